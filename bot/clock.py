@@ -1,0 +1,31 @@
+"""The one clock: real in production, faster in practice, so that a demo's minutes pass in seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+
+class Clock:
+    """Tells the time and waits; `speed` 10 lets ten told seconds pass in a real one.
+
+    Whatever concerns the services (phases, patience, probes) is timed with this clock. Whatever
+    concerns Slack, Redis and SSH themselves (rate limits, time-outs, leases) stays in real seconds.
+    """
+
+    def __init__(self, speed: float = 1.0) -> None:
+        self.speed = speed
+        self._began = datetime.now(UTC)
+        self._origin = time.monotonic()
+
+    def now(self) -> datetime:
+        """Aware UTC; never jumps, since it advances by the monotonic clock."""
+        return self._began + timedelta(seconds=(time.monotonic() - self._origin) * self.speed)
+
+    def real(self, told: timedelta) -> float:
+        """Real seconds that `told` takes."""
+        return told.total_seconds() / self.speed
+
+    async def sleep(self, told: timedelta) -> None:
+        await asyncio.sleep(self.real(told))

@@ -1,0 +1,1 @@
+"""Stand-ins for Slack, a GPU host and an engine; imported by the command line and tests alone."""

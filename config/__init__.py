@@ -1,0 +1,1 @@
+"""Configuration: what operators write, checked where it enters."""

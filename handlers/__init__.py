@@ -1,0 +1,1 @@
+"""Slack listeners, filed by Slack feature; each ends in milliseconds."""
