@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from datetime import datetime, timedelta
-
-    from bot.core.events import (
-        HostName,
-        Member,
-        OperationId,
-        PhaseId,
-        Rank,
-        Role,
-        ServiceName,
-        SmokeResult,
-        UserId,
-        Verb,
-    )
+from bot.core.events import (
+    HostName,
+    Member,
+    OperationId,
+    PhaseId,
+    Rank,
+    Role,
+    ServiceName,
+    SmokeResult,
+    UserId,
+    Verb,
+)
 
 
 class Verdict(StrEnum):

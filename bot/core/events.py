@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, NewType, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime, timedelta
+from typing import NewType, TypeAlias
 
 ServiceName = NewType("ServiceName", str)
 HostName = NewType("HostName", str)
