@@ -1,0 +1,1 @@
+"""Twins of bot/clients/: real servers on loopback."""

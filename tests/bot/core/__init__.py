@@ -1,0 +1,1 @@
+"""Twins of bot/core/: tables and properties, no sleep."""

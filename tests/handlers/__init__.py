@@ -1,0 +1,1 @@
+"""Twins of handlers/: the real app, the strict stand-in Slack behind it."""

@@ -1,0 +1,1 @@
+"""The same bot against a real systemd, journald and sshd."""
