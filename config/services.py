@@ -1,49 +1,88 @@
-"""The operator's TOML: hosts, services, who may do what; pydantic models and the loader."""
+"""What an operator writes: hosts, services, who may do what. Models only; `config.loading` reads the file."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-Duration = Annotated[timedelta, Field(gt=timedelta(0))]  # written "30s", "15m", "2h", "1h30m"
+from config.fields import (
+    ChannelText,
+    Duration,
+    HttpUrl,
+    Pattern,
+    PersonText,
+    RedisUrl,
+    ServiceText,
+    Text,
+    UnitText,
+    VariableText,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Phase = Literal[
+    "stopping",
+    "process",
+    "distributed",
+    "weights",
+    "memory",
+    "compile",
+    "graphs",
+    "server",
+    "warmup",
+    "smoke",
+    "ready",
+]
+VERBS = frozenset(
+    {
+        "status", "restart", "start", "stop", "watch", "unwatch", "logs", "history", "smoke", "why",
+        "incidents", "ack", "mute", "unmute", "help",
+    }
+)  # fmt: skip
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    """A table of the file: unknown keys refused, values fixed once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class SlackSection(Section):
-    channel: str
+    channel: ChannelText
 
 
 class RedisSection(Section):
-    url: str = "redis://localhost:6379/0"
+    url: RedisUrl = "redis://localhost:6379/0"
 
 
 class AccessSection(Section):
-    operators: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()
+    operators: tuple[PersonText, ...] = Field(default=(), strict=False)
+    channels: tuple[ChannelText, ...] = Field(default=(), strict=False)
 
 
 class HostSection(Section):
-    address: str
-    port: int = 22
-    user: str
-    identity_file: str
-    known_hosts: str
+    """A host is trusted by its key alone, so `known_hosts` has no default and cannot be turned off."""
+
+    address: Text
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: Text
+    identity_file: Text
+    known_hosts: Text
     sudo: bool = False
 
 
 class MemberSection(Section):
-    host: str
-    unit: str
+    host: Text
+    unit: UnitText
 
 
 class SmokeSection(Section):
-    prompt: str = "Say hello in five words."
-    max_tokens: int = 64
+    prompt: Text = "Say hello in five words."
+    max_tokens: Annotated[int, Field(ge=1, le=4096)] = 64
     timeout: Duration = timedelta(seconds=120)
     tool_call: bool = False
     reasoning: bool = False
@@ -51,41 +90,90 @@ class SmokeSection(Section):
 
 class MonitorSection(Section):
     every: Duration = timedelta(seconds=15)
-    failures: int = 3
-    successes: int = 2
+    failures: Annotated[int, Field(ge=1, le=100)] = 3
+    successes: Annotated[int, Field(ge=1, le=100)] = 2
 
 
 class MarkerSection(Section):
-    name: str
-    pattern: str
+    name: Text
+    pattern: Pattern
 
 
 class ServiceSection(Section):
-    host: str | None = None  # with `unit`: a service of one member
-    unit: str | None = None
-    members: tuple[MemberSection, ...] = ()  # or several
+    """One service: a unit on a host, or several `members` that only serve together."""
+
+    host: Text | None = None
+    unit: UnitText | None = None
+    members: tuple[MemberSection, ...] = Field(default=(), strict=False)
     scope: Literal["system", "user"] = "system"
-    engine: str = "auto"
-    url: str
+    engine: Text = "auto"
+    url: HttpUrl
     reach: Literal["ssh", "direct"] = "ssh"
-    model: str
-    api_key_env: str | None = None
-    log_file: str | None = None
-    ranks: int | None = None
+    model: Text
+    api_key_env: VariableText | None = None
+    log_file: Text | None = None
+    ranks: Annotated[int, Field(ge=1, le=4096)] | None = None
     stable_for: Duration = timedelta(seconds=30)
     give_up_after: Duration = timedelta(hours=2)
-    operators: tuple[str, ...] | None = None  # narrows [access]
-    channel: str | None = None
-    smoke: SmokeSection | None = SmokeSection()
-    patience: dict[str, Duration] = {}
+    operators: tuple[PersonText, ...] | None = Field(default=None, strict=False)
+    channel: ChannelText | None = None
+    smoke: SmokeSection = SmokeSection()
+    patience: dict[Phase, Duration] = {}
     monitor: MonitorSection = MonitorSection()
-    markers: tuple[MarkerSection, ...] = ()
+    markers: tuple[MarkerSection, ...] = Field(default=(), strict=False)
+
+    @model_validator(mode="after")
+    def _has_members(self) -> Self:
+        if self.members and (self.host or self.unit):
+            raise ValueError("has both `members` and `host`/`unit`; allowed: one of the two ways")
+        if not self.members and not (self.host and self.unit):
+            raise ValueError("names no unit; allowed: `host` and `unit`, or a list of `members`")
+        if self.log_file and not self.log_file.startswith("/"):
+            raise ValueError(f"log_file is {self.log_file!r}; allowed: a path from the root")
+        if self.give_up_after <= self.stable_for:
+            raise ValueError("give_up_after is not longer than stable_for; allowed: a longer one")
+        return self
+
+    @property
+    def units(self) -> tuple[MemberSection, ...]:
+        """The members, however they were written; the first one's host reaches `url`."""
+        return self.members or (MemberSection(host=self.host or "", unit=self.unit or ""),)
 
 
 class Configuration(Section):
-    default_service: str | None = None
+    default_service: Text | None = None
     slack: SlackSection
     redis: RedisSection = RedisSection()
     access: AccessSection = AccessSection()
-    hosts: dict[str, HostSection]
-    services: dict[str, ServiceSection]
+    hosts: dict[ServiceText, HostSection] = Field(min_length=1)
+    services: dict[ServiceText, ServiceSection] = Field(min_length=1)
+
+    def cross_faults(self) -> tuple[tuple[str, str], ...]:
+        """(key, fault) pairs for what only shows between tables: names that point nowhere."""
+        faults: list[tuple[str, str]] = []
+        for name, service in self.services.items():
+            faults.extend(_service_faults(name, service, self.hosts))
+        if self.default_service is not None and self.default_service not in self.services:
+            known = ", ".join(self.services)
+            faults.append(("default_service", f"is {self.default_service!r}; allowed: {known}"))
+        return tuple(faults)
+
+    def channel_of(self, service: str) -> str:
+        """Where the startups of `service` are told."""
+        return self.services[service].channel or self.slack.channel
+
+
+def _service_faults(
+    name: str, service: ServiceSection, hosts: Mapping[str, HostSection] = MappingProxyType({})
+) -> list[tuple[str, str]]:
+    key = f'services."{name}"'
+    faults = [
+        (f"{key}.host", f"is {member.host!r}, which no [hosts] table has; allowed: {', '.join(hosts)}")
+        for member in service.units
+        if member.host not in hosts
+    ]
+    if name.lower() in VERBS:
+        faults.append((key, "has the name of a verb; allowed: any other name"))
+    if len(set(service.units)) != len(service.units):
+        faults.append((f"{key}.members", "lists a member twice; allowed: each once"))
+    return faults

@@ -1,0 +1,109 @@
+"""The kinds of values an operator writes: durations, ids, addresses; a refusal says what is allowed."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+
+_DURATION = re.compile(r"(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?")
+_DURATION_ALLOWED = 'a duration such as "30s", "15m", "2h" or "1h30m", longer than nothing'
+_LONGEST = timedelta(days=7)
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,247}\.service")
+_SERVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_CHANNEL = re.compile(r"[CG][A-Z0-9]{2,20}")
+_PERSON = re.compile(r"[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}")
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*", re.IGNORECASE)
+REDIS_SCHEMES = ("redis", "rediss", "unix", "sentinel", "cluster")
+
+
+def parse_duration(text: str) -> timedelta:
+    """`"1h30m"` → 1:30:00. ValueError names what is allowed."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        raise ValueError(f"is {text!r}; allowed: {_DURATION_ALLOWED}")
+    hours, minutes, seconds = (float(part or 0) for part in match.group("h", "m", "s"))
+    if hours * 3600 + minutes * 60 + seconds > _LONGEST.total_seconds():
+        raise ValueError(f"is {text!r}; allowed: at most 7 days (168h)")
+    duration = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if not duration:
+        raise ValueError(f"is {text!r}; allowed: {_DURATION_ALLOWED}")
+    return duration
+
+
+def write_duration(duration: timedelta) -> str:
+    """The shortest way to write it back: 5400 s → `"1h30m"`."""
+    seconds = duration.total_seconds()
+    hours, rest = divmod(seconds, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = (f"{int(hours)}h" * bool(hours), f"{int(minutes)}m" * bool(minutes), f"{rest:g}s" * bool(rest))
+    return "".join(parts) or "0s"
+
+
+def _duration(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, str):
+        return parse_duration(value)
+    raise ValueError(f"is {value!r}; allowed: {_DURATION_ALLOWED}")
+
+
+def _matching(pattern: re.Pattern[str], allowed: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if pattern.fullmatch(value) is None:
+            raise ValueError(f"is {value!r}; allowed: {allowed}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _http_url(value: str) -> str:
+    allowed = 'an address such as "http://127.0.0.1:30000", without a path, user or query'
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"is {value!r}; allowed: {allowed}") from None
+    plain = not (parts.query or parts.fragment or parts.username or parts.path.strip("/"))
+    if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or not plain:
+        raise ValueError(f"is {value!r}; allowed: {allowed}")
+    return value.rstrip("/")
+
+
+def _redis_url(value: str) -> str:
+    if urlsplit(value).scheme not in REDIS_SCHEMES:
+        raise ValueError("has an unknown scheme; allowed: " + ", ".join(f"{s}://" for s in REDIS_SCHEMES))
+    return value
+
+
+def _regular_expression(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"is no regular expression ({error}); allowed: Python's `re` syntax") from None
+    return value
+
+
+def _not_empty(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty; allowed: some text")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), PlainSerializer(write_duration, return_type=str)]
+Text = Annotated[str, AfterValidator(_not_empty)]
+UnitText = Annotated[str, _matching(_UNIT, 'a unit name ending in ".service"')]
+ServiceText = Annotated[
+    str, _matching(_SERVICE, "letters, digits, '.', '_' and '-', at most 64, no blanks: it is typed in chat")
+]
+ChannelText = Annotated[str, _matching(_CHANNEL, 'a channel id such as "C0123456789", not a name')]
+PersonText = Annotated[
+    str, _matching(_PERSON, 'a user id ("U…", "W…") or a user group id ("S…"), not a name')
+]
+VariableText = Annotated[str, _matching(_VARIABLE, "the name of an environment variable")]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+Pattern = Annotated[str, AfterValidator(_regular_expression)]

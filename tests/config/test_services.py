@@ -1,0 +1,75 @@
+"""The models of the operator's TOML."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from config.services import Configuration, MemberSection, ServiceSection
+
+SERVICE: dict[str, Any] = {"host": "h", "unit": "u.service", "url": "http://127.0.0.1:1", "model": "m"}
+HOST = {"address": "a", "user": "u", "identity_file": "/k", "known_hosts": "/kh"}
+
+
+def configuration(**changes: Any) -> Configuration:
+    raw: dict[str, Any] = {"slack": {"channel": "C01"}, "hosts": {"h": HOST}, "services": {"s": SERVICE}}
+    return Configuration.model_validate(raw | changes)
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    service = configuration().services["s"]
+    assert service.stable_for == timedelta(seconds=30)
+    assert service.give_up_after == timedelta(hours=2)
+    assert (service.monitor.every, service.monitor.failures) == (timedelta(seconds=15), 3)
+    assert service.engine == "auto"
+
+
+def test_a_service_of_one_unit_is_a_set_of_one() -> None:
+    assert configuration().services["s"].units == (MemberSection(host="h", unit="u.service"),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"host": None}, "names no unit"),
+        ({"members": [{"host": "h", "unit": "v.service"}]}, "both `members` and"),
+        ({"give_up_after": "30s"}, "not longer than stable_for"),
+        ({"log_file": "kimi.log"}, "a path from the root"),
+        ({"patience": {"loading": "3m"}}, "weights"),
+        ({"ranks": 0}, "greater than or equal to 1"),
+        ({"ranks": "8"}, "valid integer"),
+        ({"reach": "telnet"}, "'ssh' or 'direct'"),
+    ],
+)
+def test_a_service_that_makes_no_sense_is_refused(changes: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault):
+        ServiceSection.model_validate(SERVICE | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "fault"),
+    [
+        ({"default_service": "t"}, "default_service", "is 't'; allowed: s"),
+        ({"services": {"s": SERVICE | {"host": "nowhere"}}}, 'services."s".host', "no [hosts] table"),
+        ({"services": {"Status": SERVICE}}, 'services."Status"', "name of a verb"),
+    ],
+)
+def test_names_that_point_nowhere_are_found(changes: dict[str, Any], key: str, fault: str) -> None:
+    [(found_key, found)] = configuration(**changes).cross_faults()
+    assert found_key == key
+    assert fault in found
+
+
+def test_a_member_listed_twice_is_found() -> None:
+    member = {"host": "h", "unit": "u.service"}
+    service = {"members": [member, member], "url": "http://a:1", "model": "m"}
+    [(_, fault)] = configuration(services={"s": service}).cross_faults()
+    assert "twice" in fault
+
+
+def test_a_service_may_be_told_in_its_own_channel() -> None:
+    told = configuration(services={"s": SERVICE, "t": SERVICE | {"channel": "C02"}})
+    assert (told.channel_of("s"), told.channel_of("t")) == ("C01", "C02")
