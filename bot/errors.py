@@ -40,11 +40,15 @@ class CommandRefused(KimiError):
 
 
 class HostError(KimiError):
-    """Something about one host; `host` is its name in the configuration."""
+    """Something about one host; `host` is its name in the configuration.
 
-    def __init__(self, host: str, sentence: str) -> None:
+    `sent`: a command had gone out when this happened, and may have been carried out.
+    """
+
+    def __init__(self, host: str, sentence: str, *, sent: bool = False) -> None:
         super().__init__(sentence)
         self.host = host
+        self.sent = sent
 
 
 class HostUnreachable(HostError):
