@@ -22,7 +22,7 @@ test: install
 
 # Boots a Debian with systemd in a container: needs root, Debian packages and a few minutes the first time.
 test-systemd: install
-	$(BIN)/pytest -m systemd -o norecursedirs=.venv tests/systemd
+	$(BIN)/pytest -m systemd -o "norecursedirs=.*" tests/systemd
 
 lint: install
 	$(BIN)/ruff format --check .
