@@ -1,0 +1,144 @@
+"""The sources of one startup: they put facts on its queue and decide nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import structlog
+
+from bot.clients.ssh import Host
+from bot.core.events import (
+    Event,
+    HostLost,
+    HostRestored,
+    InvocationId,
+    LineRead,
+    LogLine,
+    Member,
+    ProbeAnswered,
+    SmokeFinished,
+    UnitName,
+    UnitObserved,
+)
+from bot.core.journal import Decoder, Position
+from bot.errors import HostError, HostUnreachable
+
+if TYPE_CHECKING:
+    from bot.clients.probe import Probe
+    from bot.core.redact import Redactor
+
+log = structlog.get_logger()
+
+_FIRST_RETRY = 0.5  # real seconds; doubled up to the longest
+_LONGEST_RETRY = 15.0
+_STEADY = 1.0  # real seconds a journal must be followed before a lost link counts as restored
+_RING = 5000  # lines kept for a tail when the host cannot be asked for it
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Events of one source, and where its journal stands after them: saved together or not at all."""
+
+    events: tuple[Event, ...]
+    member: Member | None = None
+    position: Position | None = None
+
+
+Inbox: TypeAlias = asyncio.Queue[Piece]
+
+
+@dataclass(slots=True)
+class Link:
+    """One member of the service: its unit, its host, and where its journal is followed from."""
+
+    member: Member
+    unit: UnitName
+    scope: str
+    host: Host
+    position: Position | None = None
+    invocation: InvocationId | None = None  # followed alone where there is no position
+    ring: deque[LogLine] = field(default_factory=lambda: deque(maxlen=_RING))
+    lost: bool = False
+    following_since: float | None = None  # the loop's time at which the present attempt began
+
+
+async def follow_journal(link: Link, inbox: Inbox, *, redactor: Redactor) -> None:
+    """Follow the member's journal for ever; a lost link is told, retried with backoff, resumed by cursor."""
+    retry = _FIRST_RETRY
+    while True:
+        link.following_since = asyncio.get_running_loop().time()
+        try:
+            if await _follow_once(link, inbox, redactor=redactor):
+                retry = _FIRST_RETRY
+            error: HostError = HostUnreachable(link.host.name, f"{link.host.name}: the journal ended")
+        except HostError as caught:
+            error = caught
+        link.following_since = None
+        log.warning("journal_lost", member=link.member, error=str(error), retry_in=retry)
+        await _tell_lost(link, inbox, error=error)
+        await asyncio.sleep(retry)
+        retry = min(retry * 2, _LONGEST_RETRY)
+
+
+async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> bool:
+    """Until the stream ends; True when it brought anything."""
+    decoder = Decoder(redactor, position=link.position)
+    stream = link.host.follow_journal(
+        link.unit, scope=link.scope, position=link.position, invocation=link.invocation
+    )
+    alive = False
+    async for data in stream:
+        alive = True
+        await _tell_restored(link, inbox)
+        await _deliver(link, inbox, decoder=decoder, data=data)
+    return alive
+
+
+async def _tell_lost(link: Link, inbox: Inbox, *, error: HostError) -> None:
+    link.lost = True
+    await inbox.put(Piece((HostLost(link.member, str(error)),)))
+
+
+async def _tell_restored(link: Link, inbox: Inbox) -> None:
+    if link.lost:
+        link.lost = False
+        await inbox.put(Piece((HostRestored(link.member),)))
+
+
+async def _deliver(link: Link, inbox: Inbox, *, decoder: Decoder, data: bytes) -> None:
+    lines = decoder.feed(data)
+    link.position = decoder.position
+    if not lines:
+        return
+    link.ring.extend(line for line in lines if not line.partial)
+    events = tuple(LineRead(link.member, line) for line in lines)
+    await inbox.put(Piece(events, link.member, decoder.position))
+
+
+async def observe_unit(link: Link, inbox: Inbox) -> None:
+    """One `systemctl show`; a host that does not answer is a fact too."""
+    try:
+        unit = await link.host.show(link.unit, scope=link.scope)
+    except HostError as error:
+        await _tell_lost(link, inbox, error=error)
+        return
+    if _follows_steadily(link):
+        await _tell_restored(link, inbox)
+    await inbox.put(Piece((UnitObserved(link.member, unit),)))
+
+
+def _follows_steadily(link: Link) -> bool:
+    """A quiet journal that is followed again brings no line to tell it by; that it did not end does."""
+    since = link.following_since
+    return since is not None and asyncio.get_running_loop().time() - since > _STEADY
+
+
+async def ask_engine(probe: Probe, inbox: Inbox) -> None:
+    await inbox.put(Piece((ProbeAnswered(await probe.check()),)))
+
+
+async def run_smoke(probe: Probe, inbox: Inbox) -> None:
+    await inbox.put(Piece((SmokeFinished(await probe.smoke()),)))
