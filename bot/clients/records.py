@@ -1,0 +1,138 @@
+"""What Redis holds, as pydantic records: operations, outgoing messages, addresses, locks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bot.core.events import ChannelId, Member, MessageTs, OperationId, ServiceName, UserId, Verb
+from bot.errors import RecordUnreadable
+
+
+class Record(BaseModel):
+    """Unknown keys are ignored, so that an older process reads what a newer one has added to."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    schema_version: Literal[1] = 1
+
+
+class Operation(Record):
+    """One startup, stop or watch. `plan` and `state` are JSON of the core's dataclasses."""
+
+    operation: OperationId
+    service: ServiceName
+    verb: Verb
+    channel: ChannelId
+    by: UserId | None = None
+    reason: str = ""
+    began: datetime
+    plan: str = "{}"
+    state: str = "{}"
+    positions: dict[Member, str] = Field(default_factory=dict)  # where each member's journal is resumed
+    closed: datetime | None = None
+    verdict: str | None = None
+    headline: str = ""  # the present in one line
+
+
+class FileNote(Record):
+    """A file of an upload; its bytes lie beside the entry, compressed."""
+
+    name: str
+    title: str
+    comment: str = ""
+    lines: int = 0
+    masked: int = 0
+
+
+class Outgoing(Record):
+    """One message on its way. `thread` is an operation id or any other key; `id` is unique among all.
+
+    An edit has no place in the queue: each thread holds one, the newest. `present` is an edit whose message
+    can no longer be edited: it goes out as a reply, and that reply is edited from then on.
+    """
+
+    id: str
+    thread: str
+    kind: Literal["root", "edit", "reply", "upload", "present"]
+    channel: ChannelId
+    thread_ts: MessageTs | None = None  # for an answer into a thread that is not ours
+    text: str
+    blocks: tuple[dict[str, Any], ...] = ()
+    broadcast: bool = False
+    file: FileNote | None = None
+
+
+class Address(Record):
+    """Where a thread's root is in Slack. `present` is what is edited, once that is no longer the root."""
+
+    channel: ChannelId
+    ts: MessageTs
+    permalink: str | None = None
+    present: MessageTs | None = None
+
+    @property
+    def edited(self) -> MessageTs:
+        return self.present or self.ts
+
+
+class Holder(Record):
+    """Who holds a service."""
+
+    operation: OperationId
+    service: ServiceName
+    verb: Verb
+    by: UserId | None = None
+    since: datetime
+    headline: str = ""
+
+
+class Attempt(Record):
+    """Written before a message goes out: whoever finds it must read back before sending again."""
+
+    id: str
+    at: datetime
+    file: str | None = None  # Slack's id of the uploaded bytes, once nothing but `complete` is missing
+
+
+class Parked(Record):
+    """A message that Slack refused for good."""
+
+    outgoing: Outgoing
+    method: str
+    code: str
+    at: datetime
+
+
+class Unreadable(Record):
+    """A record of another shape, set aside as it was."""
+
+    key: str
+    raw: str  # undecodable bytes escaped
+    error: str
+    at: datetime
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+def dump(record: Record) -> bytes:
+    return record.model_dump_json(exclude_defaults=False).encode()
+
+
+def load(kind: type[RecordT], raw: bytes, *, key: str) -> RecordT:
+    """Raises RecordUnreadable, naming the key and the first thing that is wrong."""
+    try:
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise RecordUnreadable(f"{key}: {place}: {first['msg']}") from error
+
+
+def set_aside(key: str, raw: bytes, error: RecordUnreadable) -> Unreadable:
+    return Unreadable(
+        key=key, raw=raw.decode("utf-8", "backslashreplace"), error=str(error), at=datetime.now(UTC)
+    )

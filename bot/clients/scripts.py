@@ -1,0 +1,177 @@
+"""The Lua that Redis runs whole or not at all; each script touches the keys of one hash tag only.
+
+Redis may run a script whose answer is then lost, and the client asks again: every script may therefore run
+twice. The keys of a thread are always handed over in the order of THREAD_PARTS.
+"""
+
+from __future__ import annotations
+
+THREAD_PARTS = (
+    "operation",  # the operation's record
+    "queue",  # list: root, replies and uploads, oldest first
+    "edit",  # the newest edit of the root, if it was not sent yet
+    "files",  # hash: message id → compressed bytes
+    "known",  # set: ids that were ever queued
+    "address",  # where the root is in Slack
+    "attempt",  # the message that is being sent
+    "refused",  # why Slack refused the root for good
+    "parked",  # list: messages refused for good
+    "sender",  # lease of the process that sends this thread
+)
+
+_THREAD = f"local {', '.join(THREAD_PARTS)} = unpack(KEYS)\n"
+_OWNED = "if redis.call('GET', sender) ~= ARGV[1] then return 'lost' end\n"
+
+# ARGV: operation record or '', 'closed' or '', seconds to keep, then kind, id, record, file for each message.
+PUSH = (
+    _THREAD
+    + """
+if ARGV[1] ~= '' then
+  redis.call('SET', operation, ARGV[1])
+  if ARGV[2] == 'closed' then redis.call('EXPIRE', operation, ARGV[3]) end
+end
+for i = 4, #ARGV, 4 do
+  local kind, id, record, file = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  if kind == 'edit' then
+    redis.call('SET', edit, record)
+  elseif redis.call('SADD', known, id) == 1 then
+    redis.call(kind == 'root' and 'LPUSH' or 'RPUSH', queue, record)
+    if file ~= '' then redis.call('HSET', files, id, file) end
+  end
+end
+redis.call('EXPIRE', known, ARGV[3])
+return 'pushed'
+"""
+)
+
+# ARGV: owner, milliseconds. Takes the lease only when there is something to send.
+CLAIM = (
+    _THREAD
+    + """
+local holder = redis.call('GET', sender)
+if holder and holder ~= ARGV[1] then return {'held'} end
+local head = redis.call('LINDEX', queue, 0)
+local present = redis.call('GET', edit)
+if head or present then redis.call('SET', sender, ARGV[1], 'PX', ARGV[2]) end
+return {'claimed', head or '', present or '', redis.call('GET', address) or '',
+        redis.call('GET', attempt) or '', redis.call('GET', refused) or ''}
+"""
+)
+
+# ARGV: owner, milliseconds.
+RENEW = (
+    _THREAD
+    + _OWNED
+    + """
+redis.call('PEXPIRE', sender, ARGV[2])
+return 'renewed'
+"""
+)
+
+# ARGV: owner.
+LET_GO = (
+    _THREAD
+    + _OWNED
+    + """
+redis.call('DEL', sender)
+return 'free'
+"""
+)
+
+# ARGV: owner, attempt record or '' (nothing of it reached Slack).
+ATTEMPT = (
+    _THREAD
+    + _OWNED
+    + """
+if ARGV[2] == '' then redis.call('DEL', attempt) else redis.call('SET', attempt, ARGV[2]) end
+return 'noted'
+"""
+)
+
+# ARGV: owner, the queue's record, message id, address or '', seconds to keep the address.
+ACCEPT = (
+    _THREAD
+    + _OWNED
+    + """
+redis.call('LREM', queue, 1, ARGV[2])
+redis.call('HDEL', files, ARGV[3])
+redis.call('DEL', attempt)
+if ARGV[4] ~= '' then
+  redis.call('SET', address, ARGV[4], 'EX', ARGV[5])
+  redis.call('DEL', refused)
+end
+return 'accepted'
+"""
+)
+
+# ARGV: owner, the record in queue or slot, parked record, code where the root itself was refused or ''.
+PARK = (
+    _THREAD
+    + _OWNED
+    + """
+local removed = redis.call('LREM', queue, 1, ARGV[2])
+if removed == 1 then redis.call('DEL', attempt) end
+if redis.call('GET', edit) == ARGV[2] then removed = redis.call('DEL', edit) end
+if removed == 1 then redis.call('RPUSH', parked, ARGV[3]) end
+if ARGV[4] ~= '' then redis.call('SET', refused, ARGV[4]) end
+return 'parked'
+"""
+)
+
+# ARGV: owner, the slot's record. A newer edit that came meanwhile stays.
+EDITED = (
+    _THREAD
+    + _OWNED
+    + """
+if redis.call('GET', edit) == ARGV[2] then redis.call('DEL', edit) end
+return 'edited'
+"""
+)
+
+# ARGV: owner, the slot's record, id and record of the reply that takes over. What is gone is replaced once.
+ANEW = (
+    _THREAD
+    + _OWNED
+    + """
+if redis.call('SADD', known, ARGV[3]) == 0 then return 'known' end
+if redis.call('GET', edit) == ARGV[2] then redis.call('DEL', edit) end
+redis.call('LPUSH', queue, ARGV[4])
+return 'queued'
+"""
+)
+
+# KEYS: one string. ARGV: its value as it was read, its new value or '' to delete it.
+SWAP = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if ARGV[2] == '' then redis.call('DEL', KEYS[1]) else redis.call('SET', KEYS[1], ARGV[2], 'KEEPTTL') end
+return 1
+"""
+
+# KEYS: a sorted set. ARGV: member, score as it was read. An entry that was refreshed meanwhile stays.
+FORGET = """
+local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if score and tonumber(score) == tonumber(ARGV[2]) then return redis.call('ZREM', KEYS[1], ARGV[1]) end
+return 0
+"""
+
+# KEYS: a service's lock. ARGV: holder record, its operation. Returns '' when taken, else who holds it.
+TAKE = """
+local held = redis.call('GET', KEYS[1])
+if held then
+  local readable, holder = pcall(cjson.decode, held)
+  if not (readable and type(holder) == 'table' and holder.operation == ARGV[2]) then return held end
+end
+redis.call('SET', KEYS[1], ARGV[1])
+return ''
+"""
+
+# KEYS: a service's lock. ARGV: operation. Only who holds it lets it go.
+RELEASE = """
+local held = redis.call('GET', KEYS[1])
+if not held then return 0 end
+local readable, holder = pcall(cjson.decode, held)
+if readable and type(holder) == 'table' and holder.operation == ARGV[1] then
+  return redis.call('DEL', KEYS[1])
+end
+return 0
+"""

@@ -1,0 +1,163 @@
+"""How fast Slack may be spoken to: one bucket a channel, one budget for edits, methods parked for a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+POST = "chat.postMessage"
+UPDATE = "chat.update"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds between messages and how many may come at once.
+
+    Slack takes about one message a second a channel with short bursts, and fifty `chat.update` a minute. A
+    bucket lets `burst + 60 / interval` through in the worst minute: with the numbers here, fifty edits.
+    """
+
+    post_interval: float = 1.0
+    post_burst: int = 3
+    edit_interval: float = 60 / 45  # of all roots together
+    edit_burst: int = 5
+    root_interval: float = 3.0  # between two edits of the same root
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A token bucket, told as the moment at which it will be full again (generic cell rate algorithm)."""
+
+    interval: float
+    burst: int
+    full_at: float = float("-inf")
+
+    def ready(self, now: float) -> float:
+        """When the next may go; `now` where it may go at once."""
+        return max(now, self.full_at - (self.burst - 1) * self.interval)
+
+    def take(self, now: float) -> None:
+        self.full_at = max(self.full_at, now) + self.interval
+
+    def full(self, now: float) -> bool:
+        return self.full_at <= now
+
+
+@dataclass(slots=True)
+class Lane:
+    """Those who share one rate. `spent` holds the rate; `promised` keeps first come, first served."""
+
+    spent: Bucket
+    promised: Bucket
+    promises: dict[str, float] = field(default_factory=dict)
+
+    def due(self, thread: str, now: float) -> float:
+        if thread not in self.promises:
+            self.promises[thread] = self.promised.ready(now)
+            self.promised.take(self.promises[thread])
+        return self.spent.ready(max(now, self.promises[thread]))
+
+    def take(self, thread: str, now: float) -> None:
+        self.promises.pop(thread, None)
+        self.spent.take(now)
+
+    def unused(self, now: float) -> bool:
+        return not self.promises and self.spent.full(now) and self.promised.full(now)
+
+
+class Does(StrEnum):
+    """What a thread does next."""
+
+    HEAD = "head"  # sends the oldest entry of its queue
+    EDIT = "edit"  # shows the present in its root
+    WAIT = "wait"
+    REST = "rest"  # nothing can be sent until something new comes
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What one thread has to send. `head`: the methods its oldest entry needs; empty where there is none."""
+
+    thread: str
+    channel: str
+    head: tuple[str, ...] = ()
+    edit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    does: Does
+    seconds: float = 0.0  # for WAIT: until it is worth asking again
+
+
+class Pacing:
+    """Tells each thread what it may send now. Told the time in seconds of any clock that never jumps."""
+
+    def __init__(self, pace: Pace | None = None) -> None:
+        self.pace = pace or Pace()
+        self._channels: dict[str, Lane] = {}
+        self._edits = self._lane(self.pace.edit_interval, self.pace.edit_burst)
+        self._edited: dict[str, float] = {}
+        self._parked: dict[str, float] = {}
+
+    def choose(self, waiting: Waiting, now: float) -> Step:
+        """The next step; an answer of HEAD or EDIT has used the token and must be followed.
+
+        Transitions go before edits, unless the head is held up longer than the edit.
+        """
+        head = self._head_due(waiting, now)
+        edit = self._edit_due(waiting, now)
+        if head is not None and head <= now:
+            self._channel(waiting.channel).take(waiting.thread, now)
+            return Step(Does.HEAD)
+        if edit is not None and edit <= now:
+            self._edits.take(waiting.thread, now)
+            self._edited[waiting.thread] = now
+            return Step(Does.EDIT)
+        due = [moment for moment in (head, edit) if moment is not None]
+        return Step(Does.WAIT, min(due) - now) if due else Step(Does.REST)
+
+    def park(self, method: str, seconds: float, now: float) -> None:
+        """Slack said Retry-After for this method; others go on."""
+        self._parked[method] = max(now + seconds, self._parked.get(method, now))
+
+    def parked(self, method: str, now: float) -> float:
+        """Seconds until the method may be called again."""
+        return max(0.0, self._parked.get(method, now) - now)
+
+    def forget(self, thread: str, channel: str) -> None:
+        """The thread has nothing more to send: others need not wait for its turn."""
+        self._edits.promises.pop(thread, None)
+        if channel in self._channels:
+            self._channels[channel].promises.pop(thread, None)
+
+    def prune(self, now: float) -> None:
+        """Drop what no longer holds anybody up, so that memory does not grow with the threads ever seen."""
+        self._channels = {name: lane for name, lane in self._channels.items() if not lane.unused(now)}
+        self._edited = {
+            thread: at for thread, at in self._edited.items() if at + self.pace.root_interval > now
+        }
+        self._parked = {method: until for method, until in self._parked.items() if until > now}
+
+    def _head_due(self, waiting: Waiting, now: float) -> float | None:
+        if not waiting.head:
+            return None
+        due = self._channel(waiting.channel).due(waiting.thread, now)
+        return max([due, *(self._parked.get(method, now) for method in waiting.head)])
+
+    def _edit_due(self, waiting: Waiting, now: float) -> float | None:
+        if not waiting.edit:
+            return None
+        edited = self._edited.get(waiting.thread)
+        if edited is not None and edited + self.pace.root_interval > now:
+            return edited + self.pace.root_interval  # only then does it ask for its turn among the others
+        return max(self._edits.due(waiting.thread, now), self._parked.get(UPDATE, now))
+
+    def _channel(self, channel: str) -> Lane:
+        if channel not in self._channels:
+            self._channels[channel] = self._lane(self.pace.post_interval, self.pace.post_burst)
+        return self._channels[channel]
+
+    @staticmethod
+    def _lane(interval: float, burst: int) -> Lane:
+        return Lane(Bucket(interval, burst), Bucket(interval, burst))
