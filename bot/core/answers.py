@@ -1,0 +1,263 @@
+"""What one person is told in private: status, help, refusals, questions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from bot.core.access import Denial, Denied
+from bot.core.actions import Verdict
+from bot.core.blocks import (
+    Block,
+    Message,
+    actions,
+    button,
+    confirm,
+    context,
+    join_within,
+    link,
+    make_message,
+    mention,
+    mention_channel,
+    mention_group,
+    pack,
+    pack_subject,
+    say,
+    say_code,
+    say_name,
+    section,
+)
+from bot.core.command import Word
+from bot.core.events import Verb
+from bot.core.request import Standing
+from bot.core.words import (
+    Searched,
+    join_names,
+    name_doing,
+    name_verb_doing,
+    name_verb_done,
+    spell_duration,
+    spell_estimate,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.core.actions import StartupView
+    from bot.core.events import ChannelId, ServiceName
+    from bot.core.request import Busy, Held, LastStartup, NeedsConfirmation, Request, Started, StatusView
+
+_MOST_STATUS = 12  # services in one answer
+
+_HELP: dict[Word, str] = {
+    Word.STATUS: "`status [service]`: what it is doing now",
+    Word.WATCH: "`watch [service]`: follow the startup that is under way",
+    Word.UNWATCH: "`unwatch [service]`: stop following; the service is left alone",
+    Word.LOGS: "`logs [service] [200 | 10m]`: the end of its log as a file",
+    Word.RESTART: "`restart [service] [reason]`: restart it and tell the startup in a thread",
+    Word.START: "`start [service] [reason]`",
+    Word.STOP: "`stop [service] [reason]`",
+    Word.HELP: "`help`: this",
+}
+_STANDING: dict[Standing, str] = {
+    Standing.SERVING: f"*{Searched.HEALTHY}*",
+    Standing.STARTING: "starting",
+    Standing.UNPROVEN: "up, but it does not answer as it should",
+    Standing.STOPPED: "stopped",
+    Standing.BROKEN: "down",
+    Standing.UNSEEN: "out of sight",
+}
+_ENDED: dict[Verdict, str] = {
+    Verdict.HEALTHY: f"{Searched.HEALTHY} after",
+    Verdict.FAILED: f"{Searched.FAILED} after",
+    Verdict.STOPPED: "stopped after",
+    Verdict.UNWATCHED: "no longer watched after",
+    Verdict.SUPERSEDED: "given up for another operation after",
+}
+
+
+def render_sentence(sentence: str) -> Message:
+    """One plain sentence, escaped; words in backticks stay code."""
+    told = say(sentence, 1_500)
+    return make_message(told, section(told))
+
+
+def render_help(*, services: Sequence[ServiceName], operated: Sequence[ServiceName]) -> Message:
+    """What this person may do in this channel; `operated` are the services they may restart."""
+    changes = {Word.RESTART, Word.START, Word.STOP}
+    looks = "\n".join(text for word, text in _HELP.items() if word not in changes)
+    names = join_within([say_code(name) for name in services], 800, separator=", ")
+    blocks = [section(f"Services here: {names}\n{looks}")]
+    if operated:
+        where = "" if len(operated) == len(services) else f", for {_codes(operated)}"
+        blocks.append(
+            section(f"As an operator{where}:\n" + "\n".join(_HELP[word] for word in sorted(changes)))
+        )
+    blocks.append(context("In a thread, mention me: the service of that thread may be left out."))
+    words = [word for word in Word if operated or word not in changes]
+    return make_message(f"You may say here: {join_names(words)}.", *blocks)
+
+
+def _codes(names: Sequence[ServiceName]) -> str:
+    return join_within([say_code(name) for name in names], 600, separator=", ")
+
+
+def render_refusal(denied: Denied) -> Message:
+    """Says no, and who may or where."""
+    match denied.why:
+        case Denial.CHANNEL:
+            told = _wrong_channel(denied)
+        case Denial.OPERATOR:
+            told = _not_operator(denied)
+        case _:
+            assert_never(denied.why)
+    return make_message(told, section(told))
+
+
+def _wrong_channel(denied: Denied) -> str:
+    where = join_within([mention_channel(channel) for channel in denied.channels[:8]], 600, separator=", ")
+    place = f" Ask in {where}." if where else ""
+    about = f" about {say_code(denied.service)}" if denied.service else ""
+    return f"I do not listen{about} in this channel.{place} Nothing was done."
+
+
+def _not_operator(denied: Denied) -> str:
+    people = [mention(user) for user in denied.people[:10]]
+    asked = join_names([*people, *(mention_group(group) for group in denied.groups[:10])], last="or")
+    about = say_code(denied.service) if denied.service else "that"
+    who = f"that may {asked}. Ask one of them here." if asked else "nobody is named as an operator who may."
+    return f"You can look but not {denied.verb} {about}: {who} Nothing was done."
+
+
+def render_started(request: Request, answer: Started) -> Message:
+    doing = name_verb_doing(request.verb).capitalize() if request.verb is not Verb.WATCH else "Watching"
+    where = link(answer.link, "its thread") if answer.link else "a thread"
+    place = f" in {mention_channel(request.channel)}" if request.channel else ""
+    told = f"{doing} {say_code(request.service)}: follow it in {where}{place}."
+    return make_message(told, section(told))
+
+
+def render_busy(request: Request, busy: Busy, *, may_override: bool) -> Message:
+    """Who has it, since when, and where to read on; operators may insist."""
+    held = busy.held
+    told = f"{say_code(request.service)} is already {_held(held)}. Nothing was done."
+    blocks: list[Block] = [section(told)]
+    if may_override and request.verb is not Verb.WATCH:
+        name = request.verb.capitalize()
+        dialogue = confirm(
+            f"{name} {request.service} anyway?", "The startup that is under way is given up.", name
+        )
+        insist = button(f"{name} anyway", "confirm", pack_request(request), confirm=dialogue, style="danger")
+        blocks.append(actions(insist))
+    return make_message(told, *blocks)
+
+
+def _held(held: Held) -> str:
+    """`being restarted by @alice, 2m ago, in weights 12/64: <thread>`."""
+    by = f" by {mention(held.by)}" if held.by else ""
+    doing = f", {say(held.headline, 300)}" if held.headline else ""
+    where = f": {link(held.link, 'see its thread')}" if held.link else ""
+    return f"being {name_verb_done(held.verb)}{by}, {spell_duration(held.age)} ago{doing}{where}"
+
+
+def render_confirmation(request: Request, needed: NeedsConfirmation) -> Message:
+    """Asks once more; the buttons carry the whole request."""
+    name = request.verb.capitalize()
+    told = f"{name} {say_code(request.service)}? {say(needed.why, 600)}"
+    yes = button(name, "confirm", pack_request(request), style="danger")
+    no = button("Cancel", "cancel", pack_subject(None, request.service))
+    return make_message(told, section(told), actions(yes, no))
+
+
+def pack_request(request: Request) -> str:
+    """A button's value from which the handlers make the request again."""
+    return pack(s=request.service, v=request.verb, r=request.reason)
+
+
+def render_status(views: Sequence[StatusView]) -> Message:
+    """The present of one service, or a few lines for each of several."""
+    shown = [_status(view) for view in views[:_MOST_STATUS]]
+    if not shown:
+        return render_sentence("No service may be named here.")
+    blocks = [section("\n".join(lines), 2_600 if len(shown) == 1 else 700) for lines in shown]
+    if len(views) > len(shown):
+        blocks.append(context(f"and {len(views) - len(shown)} more: ask for one by name"))
+    return make_message(" · ".join(lines[0] for lines in shown), *blocks)
+
+
+def _status(view: StatusView) -> list[str]:
+    """The headline, then one line each for what is known beyond it."""
+    where = say(join_names(view.hosts), 200)
+    up = f" · up {spell_duration(view.uptime)}" if view.uptime is not None else ""
+    model = f" · serves {say_code(view.model)}" if view.model else ""
+    lines = [f"{say_name(view.service)} is {_standing(view)} on {where or 'its host'}{up}{model}"]
+    if view.problem:
+        lines.append(say(view.problem, 400))
+    if view.held is not None:
+        lines.append(f"It is {_held(view.held)}")
+    if view.last is not None:
+        lines.append(_last(view.last))
+    return lines
+
+
+def _standing(view: StatusView) -> str:
+    if view.startup is None or view.startup.verdict is not None:
+        return _STANDING[view.standing]
+    return _startup(view.startup)
+
+
+def _startup(view: StartupView) -> str:
+    """`restarting, loading weights 38/64, about 4 min to ready`."""
+    same = (seen for seen in view.phases if (seen.phase, seen.role) == (view.phase, view.role))
+    now = next(same, None)
+    done = f" {now.progress.done}/{now.progress.total}" if now and now.progress else ""
+    eta = f", {spell_estimate(view.eta)} to ready" if view.eta is not None else ""
+    return f"{name_verb_doing(view.verb)}, {name_doing(view.phase, view.role)}{done}{eta}"
+
+
+def _last(last: LastStartup) -> str:
+    ended = f"{_ENDED[last.verdict]} {spell_duration(last.took)}"
+    by = f" by {mention(last.by)}" if last.by else ""
+    where = f": {link(last.link, 'its thread')}" if last.link else ""
+    return f"Last {name_verb_done(last.verb)}{by} {spell_duration(last.age)} ago, {ended}{where}"
+
+
+def render_logs_coming(service: ServiceName, amount: str) -> Message:
+    told = f"Fetching {say(amount, 80)} of {say_code(service)}; the file comes here."
+    return make_message(told, section(told))
+
+
+def render_home(
+    lines: Sequence[tuple[ServiceName, str]], *, channels: Sequence[ChannelId]
+) -> tuple[Block, ...]:
+    """The Home tab: each service with one plain line, and a button for it. Empty for who is no operator."""
+    where = ", ".join(mention_channel(channel) for channel in channels[:8]) or "no channel yet"
+    blocks: list[Block] = [section(f"I listen in {where}. Type `/kimi help` there.")]
+    for name, line in lines[:20]:
+        blocks.append(section(f"{say_name(name)}\n{say(line, 200)}", 400))
+        blocks.append(actions(button("Restart…", "ask", pack_subject(None, name))))
+    return make_message("Home", *blocks).blocks
+
+
+def render_question(service: ServiceName) -> dict[str, object]:
+    """The modal that asks for a restart's reason."""
+    reason = {
+        "type": "input",
+        "block_id": "reason",
+        "optional": True,
+        "label": {"type": "plain_text", "text": "Reason, told in the thread"},
+        "element": {"type": "plain_text_input", "action_id": "reason", "max_length": 300},
+    }
+    return make_modal("restart", "Restart", [section(f"Restart {say_code(service)}?"), reason]) | {
+        "submit": {"type": "plain_text", "text": "Restart"},
+        "private_metadata": pack_subject(None, service),
+    }
+
+
+def make_modal(callback: str, title: str, blocks: Sequence[Block]) -> dict[str, object]:
+    return {
+        "type": "modal",
+        "callback_id": f"kimi:{callback}",
+        "title": {"type": "plain_text", "text": title[:24]},
+        "close": {"type": "plain_text", "text": "Close"},
+        "blocks": list(blocks),
+    }

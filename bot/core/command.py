@@ -1,0 +1,239 @@
+"""The grammar of what people type: text in, a command or one helpful sentence out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import SequenceMatcher, get_close_matches
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from bot.core.events import ServiceName
+from bot.core.words import join_names
+from config.fields import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_LINES = 100_000
+_MOST_REASON = 300
+_CLOSE = 0.6  # of difflib's ratio; below it two words are not alike
+_SHORTEST_PREFIX = 3
+_MOST_SHOWN = 40
+
+
+class Word(StrEnum):
+    """The verbs that work."""
+
+    STATUS = "status"
+    RESTART = "restart"
+    START = "start"
+    STOP = "stop"
+    WATCH = "watch"
+    UNWATCH = "unwatch"
+    LOGS = "logs"
+    HELP = "help"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`service` is None for `help`, and for `status` of all of them."""
+
+    verb: Word
+    service: ServiceName | None = None
+    reason: str = ""
+    lines: int | None = None
+    since: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Misunderstood:
+    """`sentence` is plain text with the words to type in backticks."""
+
+    sentence: str
+
+
+Parsed: TypeAlias = Command | Misunderstood
+
+# Verbs people will try, and the working one that comes nearest to what they want.
+_NEAREST = {
+    "history": Word.STATUS,
+    "smoke": Word.STATUS,
+    "why": Word.LOGS,
+    "incidents": Word.STATUS,
+    "ack": Word.STATUS,
+    "mute": Word.UNWATCH,
+    "unmute": Word.WATCH,
+}
+_CHANGES = frozenset({Word.RESTART, Word.START, Word.STOP})
+_FILLERS = frozenset({"last", "lines", "line", "the", "of", "for", "since"})
+# Phones set curly quotes; people copy code marks and no-break spaces along.
+_QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019\u00a0`", '"""""\'\'  ')
+_TOKEN = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
+_LEADING_MENTION = re.compile(r"^(?:\s*<@[A-Z0-9]+(?:\|[^<>]*)?>[\s:,]*)+")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_NAMELIKE = re.compile(r"\S*(?:\w[-_.]\w|[A-Za-z]\d)\S*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a left-out service may mean here."""
+
+    services: tuple[ServiceName, ...]
+    implied: ServiceName | None
+
+
+def parse_command(
+    text: str,
+    *,
+    services: Sequence[ServiceName],
+    default: ServiceName | None,
+    here: ServiceName | None,
+) -> Parsed:
+    """`services` may be named here, `default` is the configured one, `here` the one this thread is about.
+
+    A left-out service is `here`, else the only one, else `default`. Never raises.
+    """
+    only = services[0] if len(services) == 1 else None
+    place = _Place(tuple(services), here or only or (default if default in services else None))
+    words = _plain(text).split()
+    if not words:
+        return Command(Word.STATUS, place.implied)
+    verb = _read_verb(words[0], place)
+    if isinstance(verb, Misunderstood):
+        return verb
+    if verb is Word.HELP:
+        return Command(Word.HELP)
+    return _with_service(verb, words[1:], place)
+
+
+def _plain(text: str) -> str:
+    """What the person meant to type, without Slack's wrapping of people, channels, links and entities."""
+    unwrapped = _TOKEN.sub(_unwrap, _LEADING_MENTION.sub("", _CONTROLS.sub(" ", text)))
+    plain = unwrapped.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    return plain.translate(_QUOTES).strip()
+
+
+def _unwrap(token: re.Match[str]) -> str:
+    sigil, name, label = token.group(1), token.group(2), token.group(3)
+    return (label or name) if sigil in {"", "!"} else f"{sigil}{label or name}"
+
+
+def _show(word: str) -> str:
+    return f"`{word if len(word) <= _MOST_SHOWN else word[:_MOST_SHOWN] + '…'}`"
+
+
+def _bare(word: str) -> str:
+    """A word without the quotes and punctuation around it."""
+    return word.strip("\"'*_~:,;!?()").rstrip(".")
+
+
+def _read_verb(word: str, place: _Place) -> Word | Misunderstood:
+    bare = _bare(word).lower()
+    if bare in {*Word}:
+        return Word(bare)
+    if bare in _NEAREST:
+        return Misunderstood(f"I cannot do {_show(bare)} yet. The nearest I can do is `{_NEAREST[bare]}`.")
+    named = _exact(bare, place.services)
+    if named is not None:
+        return Misunderstood(f"What about {_show(named)}? Say the verb first: `status {named}`.")
+    near = get_close_matches(bare, [*Word, *_NEAREST], n=1, cutoff=_CLOSE)
+    if not near:
+        return Misunderstood(f"I do not know {_show(word)}. `help` tells what you may do here.")
+    return Misunderstood(f"I do not know {_show(word)}. Did you mean `{_NEAREST.get(near[0], near[0])}`?")
+
+
+def _exact(word: str, services: Sequence[ServiceName]) -> ServiceName | None:
+    """The service of that name; letter case matters only where two names differ in nothing else."""
+    if word in services:
+        return next(service for service in services if service == word)
+    same = [service for service in services if service.lower() == word.lower()]
+    return same[0] if len(same) == 1 else None
+
+
+def _with_service(verb: Word, rest: list[str], place: _Place) -> Parsed:
+    named = _exact(_bare(rest[0]), place.services) if rest else None
+    if named is not None:
+        return _finish(verb, named, rest[1:])
+    wrong = _wrong_service(verb, rest, place)
+    if wrong is not None:
+        return wrong
+    if place.implied is None and verb is not Word.STATUS:
+        return Misunderstood(f"Which service? `{verb}` {_choices(place.services)}.")
+    return _finish(verb, place.implied, rest)
+
+
+def _finish(verb: Word, service: ServiceName | None, rest: list[str]) -> Parsed:
+    if verb is Word.LOGS:
+        amount = _amount(rest)
+        if amount is None:
+            told = _show(" ".join(rest))
+            return Misunderstood(f"How much is {told}? Say a number of lines (`200`) or a time (`10m`).")
+        return Command(verb, service, lines=amount[0], since=amount[1])
+    return Command(verb, service, reason=_reason(rest))
+
+
+def _reason(rest: list[str]) -> str:
+    """As it was typed, without quotes around the whole."""
+    told = " ".join(rest)
+    if len(told) > 1 and told[0] == told[-1] and told[0] in "\"'":
+        told = told[1:-1].strip()
+    return told if len(told) <= _MOST_REASON else told[: _MOST_REASON - 1] + "…"
+
+
+def _amount(rest: list[str]) -> tuple[int | None, timedelta | None] | None:
+    """How much of a log: lines or time, both None when nothing is said; None when it makes no sense."""
+    told = [word for word in (_bare(word).lower() for word in rest) if word not in _FILLERS]
+    if not told:
+        return None, None
+    if len(told) > 1:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", told[0]):
+        return max(1, min(int(told[0]), MOST_LINES)), None
+    try:
+        return None, parse_duration(told[0])
+    except ValueError:
+        return None
+
+
+def _wrong_service(verb: Word, rest: list[str], place: _Place) -> Misunderstood | None:
+    """A first word that was meant as a service must not become a reason, and restart another one."""
+    word = _bare(rest[0]) if rest else ""
+    if not word or (verb is Word.LOGS and _amount(rest) is not None):
+        return None
+    if verb not in _CHANGES:
+        return _unknown_service(word, verb, place)
+    if rest[0][0] in {'"', "'"}:
+        return None  # quoted: a reason
+    alone = len(rest) == 1 and len(place.services) > 1
+    if alone or _NAMELIKE.fullmatch(word) or _near_service(word, place.services):
+        return _unknown_service(word, verb, place)
+    return None
+
+
+def _near_service(word: str, services: Sequence[ServiceName]) -> ServiceName | None:
+    lowered = word.lower()
+    begun = [name for name in services if name.lower().startswith(lowered)]
+    if len(lowered) >= _SHORTEST_PREFIX and begun:
+        return begun[0]
+    best = max(services, key=lambda name: _likeness(lowered, name.lower()), default=None)
+    return best if best is not None and _likeness(lowered, best.lower()) >= _CLOSE else None
+
+
+def _likeness(one: str, other: str) -> float:
+    return SequenceMatcher(None, one, other).ratio()
+
+
+def _unknown_service(word: str, verb: Word, place: _Place) -> Misunderstood:
+    near = _near_service(word, place.services)
+    if near is not None:
+        return Misunderstood(f"There is no service {_show(word)}. Did you mean `{verb} {near}`?")
+    hint = ""
+    if verb in _CHANGES and place.services:
+        hint = f" A reason comes after the service: `{verb} {place.services[0]} …`."
+    return Misunderstood(f"There is no service {_show(word)}, only {_choices(place.services)}.{hint}")
+
+
+def _choices(services: Sequence[ServiceName]) -> str:
+    return join_names([f"`{name}`" for name in services[:10]], last="or") or "none that may be named here"

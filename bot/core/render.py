@@ -1,0 +1,253 @@
+"""The thread of one startup: the root message that shows the present, and the replies that stay."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from bot.core.actions import (
+    Mark,
+    MovedAgain,
+    Noticed,
+    Pace,
+    PhaseFinished,
+    PhaseView,
+    RankView,
+    Reply,
+    StallReported,
+    StartupView,
+    Verdict,
+    VerdictReached,
+)
+from bot.core.blocks import (
+    Block,
+    Element,
+    Message,
+    actions,
+    button,
+    context,
+    join_within,
+    make_message,
+    mention,
+    pack_subject,
+    preformatted,
+    say,
+    say_name,
+    section,
+)
+from bot.core.events import MAIN_RANK, Verb
+from bot.core.report import render_stall, render_verdict
+from bot.core.words import (
+    Searched,
+    count,
+    draw_bar,
+    join_names,
+    label_phase,
+    name_doing,
+    name_done,
+    name_phase,
+    name_ranks,
+    name_units,
+    name_verb_doing,
+    name_verb_done,
+    spell_duration,
+    spell_estimate,
+    spell_usual,
+)
+
+__all__ = ["Block", "Message", "render_reply", "render_root"]
+
+_MARKS: dict[Mark, str] = {
+    Mark.DONE: "✓",
+    Mark.NOW: "▸",
+    Mark.AHEAD: "·",
+    Mark.STALLED: "‼",
+    Mark.FAILED: "✗",
+}
+
+
+def render_root(view: StartupView) -> Message:
+    """The present. The types of its blocks never change: Slack refuses an edit that changes them."""
+    headline = _headline(view)
+    body = "\n".join(line for line in (headline, *_present(view)) if line)
+    blocks = (
+        section(body),
+        context(_marks(view.phases) or "no phase yet"),
+        context(_people(view)),
+        actions(*_root_buttons(view)),
+    )
+    return make_message(_brief(view, headline), *blocks)
+
+
+def _headline(view: StartupView) -> str:
+    name, where = say_name(view.service), _where(view)
+    match view.verdict:
+        case None:
+            phase = "" if view.verb is Verb.STOP else f" · {_doing(view)}"
+            return f"{name} is {name_verb_doing(view.verb)} on {where}{phase}"
+        case Verdict.HEALTHY:
+            return (
+                f"✅ {name} is *{Searched.HEALTHY}* on {where} after {spell_usual(view.elapsed, view.usual)}"
+            )
+        case Verdict.FAILED:
+            doing, took = name_doing(view.phase, view.role), spell_duration(view.elapsed)
+            return f"❌ {name} *{Searched.FAILED}* on {where} after {took} while {doing}"
+        case Verdict.STOPPED:
+            return f"{name} is stopped on {where} after {spell_duration(view.elapsed)}"
+        case Verdict.UNWATCHED:
+            return f"{name} is no longer watched; the service is left alone"
+        case Verdict.SUPERSEDED:
+            return f"{name}: this thread is over, another operation was begun"
+        case _:
+            assert_never(view.verdict)
+
+
+def _where(view: StartupView) -> str:
+    return say(join_names(dict.fromkeys(view.hosts)), 200) or "its host"
+
+
+def _doing(view: StartupView) -> str:
+    doing = name_doing(view.phase, view.role)
+    return f"⚠️ no progress while {doing}" if view.pace is Pace.STALLED else doing
+
+
+def _present(view: StartupView) -> tuple[str, ...]:
+    """The lines below the headline: what moves while it starts, what it came to once it is over."""
+    if view.verdict is not None:
+        return (say(view.cause, 900),) if view.cause and view.verdict is Verdict.FAILED else ()
+    lost = f"⚠️ {say(view.lost, 300)}" if view.lost else ""
+    return (_progress_line(view), _ranks_line(view), *(say(note, 200) for note in view.notes[:3]), lost)
+
+
+def _progress_line(view: StartupView) -> str:
+    now = _current(view)
+    parts = [] if now is None or now.progress is None else [_bar(now)]
+    slower = ", slower than usual" if view.pace is Pace.SLOW else ""
+    usual = "" if view.usual_phase is None else f" (usual {spell_duration(view.usual_phase)}{slower})"
+    parts.append(f"{spell_duration(view.in_phase)} in this phase{usual}")
+    if view.eta is not None and view.pace is not Pace.STALLED:
+        parts.append(f"{spell_estimate(view.eta)} to ready")
+    return " · ".join(parts)
+
+
+def _current(view: StartupView) -> PhaseView | None:
+    same = (seen for seen in reversed(view.phases) if (seen.phase, seen.role) == (view.phase, view.role))
+    return next(same, None)
+
+
+def _bar(seen: PhaseView) -> str:
+    if seen.progress is None:
+        return ""
+    done, total = seen.progress.done, seen.progress.total
+    return f"{draw_bar(seen.progress.fraction)} {done:,} of {total:,} {name_units(seen.phase)}"
+
+
+def _ranks_line(view: StartupView) -> str:
+    """How many ranks are where, and who is behind."""
+    ranks = [seen for seen in view.ranks if seen.rank != MAIN_RANK]
+    if not ranks:
+        return f"waiting for {count(view.expected_ranks, 'rank')}" if view.expected_ranks else ""
+    here = [seen for seen in ranks if (seen.phase, seen.role) == (view.phase, view.role)]
+    behind = [seen.rank for seen in here if not seen.ended]
+    total = max(view.expected_ranks or 0, len(ranks))
+    if not here:
+        return ""  # a phase that is not told per rank
+    if len(here) == len(behind):
+        return f"{len(here)} of {total} ranks {name_doing(view.phase, view.role)}{_elsewhere(ranks, view)}"
+    waiting = f"; waiting for {say(name_ranks(behind))}" if behind else ""
+    done = len(here) - len(behind)
+    return f"{done} of {total} ranks have finished {name_phase(view.phase, view.role)}{waiting}"
+
+
+def _elsewhere(ranks: list[RankView], view: StartupView) -> str:
+    """The ranks that are in another phase, where they are few enough to be laggards."""
+    others = [seen for seen in ranks if (seen.phase, seen.role) != (view.phase, view.role)]
+    if not others or len(others) > len(ranks) // 2:
+        return ""
+    where = name_phase(others[0].phase, others[0].role)
+    return f"; {say(name_ranks([seen.rank for seen in others]))} still in {where}"
+
+
+def _marks(phases: tuple[PhaseView, ...]) -> str:
+    """One compact line: `✓ stop 14s  ▸ weights  · memory`. The end of it is never left out."""
+    told = [_mark(seen) for seen in phases]
+    return join_within(told[-26:], 1_400, separator="   ")
+
+
+def _mark(seen: PhaseView) -> str:
+    took = f" {spell_duration(seen.took)}" if seen.took is not None and seen.mark is Mark.DONE else ""
+    label = label_phase(seen.phase, seen.role)
+    current = seen.mark in {Mark.NOW, Mark.STALLED, Mark.FAILED}
+    return f"{_MARKS[seen.mark]} *{label}*" if current else f"{_MARKS[seen.mark]} {label}{took}"
+
+
+def _people(view: StartupView) -> str:
+    parts = [_who(view)]
+    if view.verdict is None:
+        sign = "none yet" if view.last_sign is None else f"{spell_duration(view.last_sign)} ago"
+        parts.append(f"last sign of life {sign}")
+    return " · ".join(parts)
+
+
+def _who(view: StartupView) -> str:
+    done = name_verb_done(view.verb)
+    if view.by is not None:
+        told = f"{done} by {mention(view.by)}"
+    else:
+        told = str(Searched.OUTSIDE_CHAT) if view.verb is Verb.WATCH else f"{done} by kimi"
+    reason = say(view.reason, 400)
+    return f"{told}: “{reason}”" if reason else told
+
+
+def _root_buttons(view: StartupView) -> tuple[Element, ...]:
+    value = pack_subject(view.operation, view.service)
+    logs = button("Logs", "logs", value)
+    return (logs, button("Stop watching", "unwatch", value)) if view.verdict is None else (logs,)
+
+
+def _brief(view: StartupView, headline: str) -> str:
+    """The root in one line, for notifications."""
+    if view.verdict is not None:
+        return headline
+    now = _current(view)
+    done = f" {now.progress.done}/{now.progress.total}" if now and now.progress else ""
+    stale = view.eta is None or view.pace is Pace.STALLED
+    eta = "" if stale or view.eta is None else f" · {spell_estimate(view.eta)} to ready"
+    return f"{headline}{done}{eta}"
+
+
+def render_reply(reply: Reply, view: StartupView) -> Message:
+    """What happened, once; `view` names the service and the operation it happened to."""
+    match reply:
+        case PhaseFinished():
+            return _line(_finished(reply))
+        case StallReported():
+            return render_stall(reply, view)
+        case MovedAgain():
+            return _moved(reply)
+        case VerdictReached():
+            return render_verdict(reply, view)
+        case Noticed():
+            by = f" ({mention(reply.by)})" if reply.by is not None else ""
+            return _line(say(reply.sentence, 1_500) + by)
+        case _:
+            assert_never(reply)
+
+
+def _line(markup: str) -> Message:
+    return make_message(markup, section(markup))
+
+
+def _finished(reply: PhaseFinished) -> str:
+    told = f"{name_done(reply.phase, reply.role)} in {spell_usual(reply.took, reply.usual)}."
+    if reply.slowest is not None:
+        told += f" Slowest: {say(reply.slowest.rank, 40)}, {spell_duration(reply.slowest.took)}"
+        quick = reply.fastest
+        told += f"; fastest: {say(quick.rank, 40)}, {spell_duration(quick.took)}." if quick else "."
+    return told
+
+
+def _moved(reply: MovedAgain) -> Message:
+    where = name_phase(reply.phase, reply.role)
+    told = f"*{Searched.MOVING_AGAIN}* after {spell_duration(reply.silent)} without progress, in {where}."
+    sign = (preformatted(reply.sign, 1_500),) if reply.sign.strip() else ()
+    return make_message(told, section(told), *sign)

@@ -1,0 +1,210 @@
+"""The two replies that ask for a person's judgement: a stall, and the verdict."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, assert_never
+
+from bot.core.actions import Mark, Verdict
+from bot.core.blocks import (
+    actions,
+    button,
+    confirm,
+    context,
+    fit,
+    join_within,
+    make_message,
+    mention,
+    pack,
+    pack_subject,
+    preformatted,
+    say,
+    say_code,
+    say_name,
+    section,
+    table,
+    weigh,
+)
+from bot.core.events import MAIN_RANK, Verb
+from bot.core.words import (
+    Searched,
+    count,
+    join_names,
+    label_phase,
+    name_doing,
+    name_phase,
+    name_ranks,
+    spell_duration,
+    spell_usual,
+)
+
+if TYPE_CHECKING:
+    from bot.core.actions import PhaseView, StallReported, StartupView, VerdictReached
+    from bot.core.blocks import Block, Element, Message
+    from bot.core.events import Rank, SmokeResult
+
+KEEP_WAITING = timedelta(minutes=30)  # what one press of the button adds
+
+
+def render_stall(reply: StallReported, view: StartupView) -> Message:
+    where = name_phase(reply.phase, reply.role)
+    progress = f" at {reply.progress.done:,} of {reply.progress.total:,}" if reply.progress else ""
+    told = (
+        f"⚠️ *{Searched.STALLED}* in {where}{progress}: no progress for {spell_duration(reply.silent)} "
+        f"(patience here: {spell_duration(reply.patience)}), {spell_duration(reply.in_phase)} in this phase."
+    )
+    blocks = [section(told, 1_000)]
+    evidence = [*(say(line, 300) for line in reply.evidence), _stall_ranks(reply)]
+    if any(evidence):
+        blocks.append(section(join_within(filter(None, evidence), 2_000, separator="\n"), 2_100))
+    if reply.last_lines:
+        blocks.append(context(f"Last new {'line' if len(reply.last_lines) == 1 else 'lines'}:"))
+        blocks.append(preformatted(_last_of(reply.last_lines), 2_500))
+    blocks.append(actions(*_stall_buttons(view)))
+    return make_message(f"{say_name(view.service)} {told}", *blocks)
+
+
+def _last_of(lines: tuple[str, ...], most: int = 2_400) -> str:
+    """The newest lines that fit, each shortened rather than the newest lost."""
+    kept: list[str] = []
+    for line in reversed(lines[-8:]):
+        short = fit(line.strip("\n"), 700, escaped=False)
+        most -= weigh(short)
+        if kept and most < 0:
+            break
+        kept.append(short)
+    return "\n".join(reversed(kept))
+
+
+def _stall_ranks(reply: StallReported) -> str:
+    """Where each rank is, said with as few words as it takes."""
+    ranks = [seen for seen in reply.ranks if seen.rank != MAIN_RANK]
+    where = name_phase(reply.phase, reply.role)
+    here = [seen.rank for seen in ranks if (seen.phase, seen.role) == (reply.phase, reply.role)]
+    if reply.lagging and len(reply.lagging) < len(here):
+        return f"{say(name_ranks(reply.lagging))} has not ended {where}; the others have."
+    if ranks and len(here) == len(ranks):
+        return f"All {count(len(ranks), 'rank')} began {where}; none ended it."
+    away = [f"{say(s.rank, 40)} in {name_phase(s.phase, s.role)}" for s in ranks if s.rank not in here]
+    return f"Elsewhere: {join_names(away[:4])}." if away else ""
+
+
+def _stall_buttons(view: StartupView) -> tuple[Element, ...]:
+    minutes = int(KEEP_WAITING.total_seconds() // 60)
+    wait = pack(o=view.operation, s=view.service, m=minutes)
+    return (
+        button(f"Keep waiting {minutes}m", "wait", wait),
+        button("Logs", "logs", pack_subject(view.operation, view.service)),
+        make_verb_button(Verb.RESTART, view),
+        make_verb_button(Verb.STOP, view),
+    )
+
+
+def make_verb_button(verb: Verb, view: StartupView) -> Element:
+    """[Restart] or [Stop], with the dialogue that makes a slip of the thumb harmless."""
+    title = f"{verb.capitalize()} {view.service}?"
+    text = (
+        "The startup that is under way is given up, and systemd starts the service anew."
+        if verb is Verb.RESTART
+        else "systemd stops the service. It stays down until someone starts it."
+    )
+    dialogue = confirm(title, text, verb.capitalize())
+    return button(
+        verb.capitalize(), verb, pack_subject(view.operation, view.service), confirm=dialogue, style="danger"
+    )
+
+
+def render_verdict(reply: VerdictReached, view: StartupView) -> Message:
+    match reply.verdict:
+        case Verdict.HEALTHY:
+            return _healthy(reply, view)
+        case Verdict.FAILED:
+            return _failed(reply, view)
+        case Verdict.STOPPED:
+            took = spell_usual(reply.took, reply.usual)
+            return _line(f"{say_name(view.service)} is stopped, after {took}. It stays down until started.")
+        case Verdict.UNWATCHED:
+            return _line(f"No longer watched{_by(reply)}; the service is left alone and goes on by itself.")
+        case Verdict.SUPERSEDED:
+            return _line(f"This thread ends here: another operation was begun{_by(reply)}.")
+        case _:
+            assert_never(reply.verdict)
+
+
+def _line(markup: str) -> Message:
+    return make_message(markup, section(markup))
+
+
+def _by(reply: VerdictReached) -> str:
+    return f" by {mention(reply.by)}" if reply.by is not None else ""
+
+
+def _healthy(reply: VerdictReached, view: StartupView) -> Message:
+    serves = f" Serves {say_code(reply.model)}" if reply.model else ""
+    smoke = _smoke(reply.smoke) if reply.smoke is not None else ""
+    rest = "; ".join(part for part in (serves, smoke) if part)
+    told = f"*{Searched.HEALTHY}* after {spell_usual(reply.took, reply.usual)}.{f'{rest}.' if rest else ''}"
+    blocks = [section(f"✅ {told}")]
+    if reply.phases:
+        blocks.append(_durations(reply.phases))
+    return make_message(f"{say_name(view.service)} {told}{_spoken_durations(reply.phases)}", *blocks)
+
+
+def _smoke(result: SmokeResult) -> str:
+    """`first token 0.31s, 84 tokens/s; tool call and reasoning parsed`."""
+    numbers = []
+    if result.first_token is not None:
+        numbers.append(f"first token {result.first_token:.2f}s")
+    if result.tokens_per_second is not None:
+        numbers.append(f"{result.tokens_per_second:.0f} tokens/s")
+    fields = {"tool call": result.tool_call, "reasoning": result.reasoning}
+    parsed = join_names(name for name, seen in fields.items() if seen)
+    return "; ".join(part for part in (", ".join(numbers), f"{parsed} parsed" if parsed else "") if part)
+
+
+def _durations(phases: tuple[PhaseView, ...]) -> Block:
+    rows = [("Phase", "Took", "Usual")]
+    for seen in phases:
+        if seen.mark is Mark.AHEAD:
+            continue
+        took = "-" if seen.took is None else spell_duration(seen.took)
+        usual = "-" if seen.usual is None else spell_duration(seen.usual)
+        rows.append((label_phase(seen.phase, seen.role), took, usual))
+    return table(rows)
+
+
+def _spoken_durations(phases: tuple[PhaseView, ...]) -> str:
+    """The table's content for clients that show no blocks."""
+    told = [
+        f"{label_phase(seen.phase, seen.role)} {spell_usual(seen.took, seen.usual)}"
+        for seen in phases
+        if seen.took is not None
+    ]
+    return f" {join_within(told, 800, separator=', ')}." if told else ""
+
+
+def _failed(reply: VerdictReached, view: StartupView) -> Message:
+    doing = name_doing(reply.phase, reply.role)
+    cause = say(reply.cause or "", 900)
+    told = f"*{Searched.FAILED}* after {spell_duration(reply.took)} while {doing}" + (
+        f": {cause}" if cause else "."
+    )
+    blocks = [section(f"❌ {say_name(view.service)} {told}", 1_800)]
+    if reply.root_error and reply.root_error.strip():
+        blocks.append(preformatted(_quote(reply.root_error, reply.rank), 2_500))
+    if reply.advice:
+        blocks.append(section(f"Try: {say(reply.advice, 1_200)}", 1_300))
+    if reply.phases:
+        blocks.append(_durations(reply.phases))
+    blocks.append(actions(make_verb_button(Verb.RESTART, view), _logs_button(view)))
+    return make_message(f"{say_name(view.service)} {told}", *blocks)
+
+
+def _quote(line: str, rank: Rank | None) -> str:
+    """The root error with the rank that wrote it, unless the line names it itself."""
+    told = line.strip("\n")
+    return told if rank is None or rank == MAIN_RANK or rank in told else f"[{rank}] {told}"
+
+
+def _logs_button(view: StartupView) -> Element:
+    return button("Logs", "logs", pack_subject(view.operation, view.service))

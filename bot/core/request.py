@@ -1,0 +1,106 @@
+"""What a person asks of the services, and what can come back: the words between handlers and carriers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import TypeAlias
+
+from bot.core.actions import StartupView, Verdict
+from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`confirmed`: the person was asked and said yes, or was shown what it costs before the press."""
+
+    service: ServiceName
+    verb: Verb
+    by: UserId
+    reason: str = ""
+    channel: ChannelId | None = None
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The operation that has a service at present. `headline`: its present in one plain line."""
+
+    operation: OperationId
+    service: ServiceName
+    verb: Verb
+    by: UserId | None
+    age: timedelta
+    headline: str = ""
+    link: str | None = None  # to its thread
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The operation is written down and its thread is on its way."""
+
+    operation: OperationId
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Nothing was done: somebody's operation has the service."""
+
+    held: Held
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsConfirmation:
+    """Nothing was done yet; `why` is one plain sentence about what a yes would cost."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """Nothing was done, and one plain sentence says why: nothing to watch, an unreachable host."""
+
+    sentence: str
+
+
+RequestAnswer: TypeAlias = Started | Busy | NeedsConfirmation | Declined
+
+
+class Standing(StrEnum):
+    """What a service is at present, as far as it can be seen."""
+
+    SERVING = "serving"  # active, and every probe of readiness passes
+    STARTING = "starting"  # an operation follows it
+    UNPROVEN = "unproven"  # active, but it does not answer as it should
+    STOPPED = "stopped"  # inactive, as someone wanted it
+    BROKEN = "broken"  # systemd calls it failed, or starts it over and over
+    UNSEEN = "unseen"  # the host does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class LastStartup:
+    """How the newest closed operation of a service ended."""
+
+    verb: Verb
+    verdict: Verdict
+    took: timedelta
+    age: timedelta  # since its end
+    by: UserId | None = None
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """The present of one service."""
+
+    service: ServiceName
+    hosts: tuple[HostName, ...]
+    standing: Standing
+    model: str | None = None
+    uptime: timedelta | None = None
+    startup: StartupView | None = None  # the operation under way, where this process knows it
+    held: Held | None = None  # who has it
+    last: LastStartup | None = None
+    problem: str | None = None  # one plain sentence: why it cannot be seen, or what does not answer
