@@ -1,0 +1,14 @@
+"""What the practice service may do: one short script a scenario, by family."""
+
+from __future__ import annotations
+
+from bot.practice.scenarios import failing, hanging, loading
+from bot.practice.scenarios.stage import Scenario, Script, Stage
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario
+    for family in (loading.SCENARIOS, hanging.SCENARIOS, failing.SCENARIOS)
+    for scenario in family
+}
+
+__all__ = ["SCENARIOS", "Scenario", "Script", "Stage"]

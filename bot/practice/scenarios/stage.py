@@ -1,0 +1,190 @@
+"""The stage a scenario's script plays on: ranks that speak, bars, waits, ports, deaths."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from bot.practice.engine import Engine, ServerStatus
+from bot.practice.process import EXITED, KILLED, Died, Exit, Process
+from bot.practice.scenarios import sglang_log as log
+
+if TYPE_CHECKING:
+    from bot.clock import Clock
+
+MAIN = None  # the parent process has no rank
+
+# Shards are not of one size: a bar moves unevenly, as real ones do, and the same in every run.
+_WEIGHTS = (0.7, 1.3, 1.0, 0.6, 1.5, 0.9)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What one practice service does: how it stands before, and one script for each start in turn.
+
+    The last script serves for all later starts. `restart` is the unit's policy.
+    """
+
+    name: str
+    title: str
+    scripts: tuple[Script, ...]
+    before: Literal["healthy", "stopped", "down"] = "healthy"
+    restart: Literal["no", "always", "on-failure"] = "no"
+    restart_after: timedelta = timedelta(seconds=10)
+    ranks: int = 8
+
+    def script(self, start: int) -> Script:
+        return self.scripts[min(start, len(self.scripts) - 1)]
+
+
+class Stage:
+    """One start of the service, in told time."""
+
+    def __init__(
+        self,
+        process: Process,
+        *,
+        engine: Engine,
+        stray: Engine,
+        clock: Clock,
+        ranks: int,
+        pids: Iterator[int],
+        cgroup: str,
+    ) -> None:
+        self.process = process
+        self.engine = engine
+        self.ranks = range(ranks)
+        self.dialect = log.OLD
+        self.stretch = 1.0  # above 1: everything takes longer
+        self.draining = False  # False: SIGTERM ends it at once
+        self.pids = {rank: next(pids) for rank in self.ranks}
+        self._stray = stray
+        self._clock = clock
+        self._cgroup = cgroup
+        self._due: datetime | None = None
+
+    # -- time ----------------------------------------------------------------------------------
+
+    async def wait(self, seconds: float) -> None:
+        """Told seconds. What the machine loses on the way is made up for by the next wait."""
+        self._due = (self._due or self._clock.now()) + timedelta(seconds=seconds * self.stretch)
+        await self._until(self._due)
+
+    async def together(self, *branches: Awaitable[None]) -> None:
+        """Branches beside each other; the first that dies takes the others with it."""
+        tasks = [asyncio.ensure_future(branch) for branch in branches]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._due = None
+
+    async def forever(self) -> NoReturn:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def _until(self, due: datetime) -> None:
+        await asyncio.sleep(max(0.0, self._clock.real(due - self._clock.now())))
+
+    # -- speech --------------------------------------------------------------------------------
+
+    def say(self, rank: int | None, text: str) -> None:
+        """A record with the engine's prefix."""
+        self.raw(rank, log.stamp(self._clock.now(), rank) + text + "\n")
+
+    def say_all(self, text: str) -> None:
+        for rank in self.ranks:
+            self.say(rank, text)
+
+    def say_lines(self, rank: int | None, lines: list[str]) -> None:
+        """A record of several lines: the prefix stands before the first alone."""
+        self.say(rank, "\n".join(lines))
+
+    def raw(self, rank: int | None, text: str) -> None:
+        """Bytes as they are, from that rank's process."""
+        pid = self.process.pid if rank is MAIN else self.pids[rank]
+        comm = "python" if rank is MAIN else f"sglang::scheduler_TP{rank}"
+        self.process.write(text.encode(), pid=pid, comm=comm)
+
+    async def each(self, seconds: Mapping[int, float], text: Callable[[float], str]) -> None:
+        """Each rank says its line when its time has come; `text` gets the seconds it took."""
+        began = self._clock.now()
+        for rank, told in sorted(seconds.items(), key=lambda item: item[1]):
+            took = told * self.stretch
+            self._due = began + timedelta(seconds=took)
+            await self._until(self._due)
+            self.say(rank, text(took))
+
+    async def bar(
+        self, total: int, seconds: float, draw: Callable[[int, float], str], *, until: int | None = None
+    ) -> None:
+        """A bar drawn by rank 0, unevenly; `until` stops it there."""
+        began = self._clock.now()
+        shares = [_WEIGHTS[index % len(_WEIGHTS)] for index in range(total)]
+        pace = seconds * self.stretch / sum(shares)
+        self.raw(0, draw(0, 0.0))
+        for done in range(1, (total if until is None else until) + 1):
+            elapsed = pace * sum(shares[:done])
+            self._due = began + timedelta(seconds=elapsed)
+            await self._until(self._due)
+            self.raw(0, draw(done, elapsed))
+        if until is None:
+            self.raw(0, "\n")
+
+    # -- what the host can measure -------------------------------------------------------------
+
+    def busy(self, *, cores: float, reading: float = 0.0) -> None:
+        """Cores and bytes a second from here on."""
+        self.process.meter.set(cores=cores, reading=reading)
+        self.process.meter.tasks = 214 + 61 * len(self.ranks)
+
+    # -- the port ------------------------------------------------------------------------------
+
+    async def open_port(self) -> bool:
+        """Listen; False when the address is in use."""
+        try:
+            await self.engine.open(pid=self.process.pid, cgroup=self._cgroup)
+        except OSError:
+            return False
+        self.engine.on_access = lambda line: self.say(MAIN, line)
+        return True
+
+    async def occupy_port(self) -> None:
+        """A stray process of an earlier run takes the port, and answers as if all were well."""
+        if not self._stray.listening:
+            await self._stray.open(pid=88123, cgroup="/user.slice/user-1001.slice/session-4.scope")
+            self._stray.status = ServerStatus.UP
+
+    def up(self) -> None:
+        self.engine.status = ServerStatus.UP
+
+    async def terminated(self) -> None:
+        """Until SIGTERM comes."""
+        self.draining = True
+        await self.process.terminated.wait()
+        self.engine.status = ServerStatus.STOPPING
+        self._due = None
+
+    async def first_request(self) -> None:
+        """Until somebody wants a completion; that one will get no answer."""
+        self.engine.dying = True
+        await self.engine.requested.wait()
+        self._due = None
+
+    # -- deaths --------------------------------------------------------------------------------
+
+    def die(self, number: signal.Signals = signal.SIGKILL) -> NoReturn:
+        """The main process dies by a signal; SGLang's failures end in a SIGKILL of its own."""
+        raise Died(Exit(KILLED, number))
+
+    def exit(self, status: int) -> NoReturn:
+        raise Died(Exit(EXITED, status))
+
+
+Script = Callable[[Stage], Awaitable[None]]

@@ -1,0 +1,134 @@
+"""The commands a practice host knows: systemctl, journalctl, ss, cat of the boot id."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from bot.practice.journalctl import UNREADABLE, Reader, Refused, parse_query
+from bot.practice.systemctl import Answer, answer_systemctl
+
+if TYPE_CHECKING:
+    from bot.practice.engine import Engine
+    from bot.practice.journal import Journal
+    from bot.practice.units import Unit
+
+Write = Callable[[str], Awaitable[None]]
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_VERBS = {"start", "stop", "restart"}
+
+
+@dataclass(slots=True)
+class Unkindness:
+    """Ways for a host to be difficult; each may be switched while it runs."""
+
+    sudo_refused: bool = False  # sudo wants a password
+    journal_unreadable: bool = False
+    hang: bool = False  # commands are accepted and never answered
+    unit_unknown: bool = False
+    cut_after_verb: bool = False  # a verb is carried out, and the link is lost before the answer
+    no_forwarding: bool = False
+
+
+class LinkCut(Exception):
+    """The connection breaks off here."""
+
+
+class Shell:
+    def __init__(
+        self, units: dict[str, Unit], journal: Journal, engines: Sequence[Engine], unkind: Unkindness
+    ) -> None:
+        self.commands: list[tuple[str, ...]] = []  # every argument list that was run, in order
+        self._units = units
+        self._journal = journal
+        self._engines = engines
+        self._unkind = unkind
+
+    async def run(self, command: str, write: Write) -> Answer:
+        """Carry one command line out; what streams goes through `write`, the rest is in the answer."""
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            return Answer(2, error="sh: 1: Syntax error: Unterminated quoted string\n")
+        self.commands.append(tuple(words))
+        if self._unkind.hang:
+            await asyncio.Event().wait()
+        words, root = _unwrap(words)
+        if root and self._unkind.sudo_refused:
+            return Answer(1, error="sudo: a password is required\n")
+        return await self._dispatch(words, write, root=root)
+
+    async def _dispatch(self, words: list[str], write: Write, *, root: bool) -> Answer:
+        name = PurePosixPath(words[0]).name if words else ""
+        match name, words[1:]:
+            case "systemctl", rest:
+                return self._systemctl(rest, root=root)
+            case "journalctl", rest:
+                return await self._journalctl(rest, write)
+            case "ss", rest:
+                return self._ss(rest)
+            case "cat", [path] if path == _BOOT_ID:
+                return Answer(output=_dashed(self._journal.boot) + "\n")
+            case _:
+                return Answer(127, error=f"sh: 1: {name}: not found\n")
+
+    def _systemctl(self, words: list[str], *, root: bool) -> Answer:
+        user = "--user" in words
+        rest = [word for word in words if word not in {"--user", "--system", "--no-pager"}]
+        units = {name: unit for name, unit in self._units.items() if unit.file.user == user}
+        verb = next((word for word in rest if word in _VERBS), None)
+        if verb and not user and not root:
+            error = f"Failed to {verb} {rest[-1]}: Interactive authentication required.\n"
+            return Answer(1, error=error)
+        answer = answer_systemctl(rest, {} if self._unkind.unit_unknown else units, user=user)
+        if verb and self._unkind.cut_after_verb:
+            raise LinkCut
+        return answer
+
+    async def _journalctl(self, words: list[str], write: Write) -> Answer:
+        if self._unkind.journal_unreadable:
+            return UNREADABLE
+        try:
+            async for chunk in Reader(parse_query(words), self._journal).read():
+                await write(chunk)
+        except Refused as refusal:
+            return Answer(1, error=f"{refusal}\n")
+        return Answer()
+
+    def _ss(self, words: list[str]) -> Answer:
+        """Listening TCP sockets with their cgroup, as iproute2 6.1 prints them to a plain user."""
+        ports = {int(port) for port in re.findall(r"sport\s*=?=?\s*:(\d+)", " ".join(words))}
+        lines = [
+            f"LISTEN 0      2048   127.0.0.1:{engine.port} 0.0.0.0:* uid:1000 ino:{2_310_000 + engine.pid} "
+            f"sk:{engine.pid:x} cgroup:{engine.cgroup} <->\n"
+            for engine in self._engines
+            if engine.listening and (not ports or engine.port in ports)
+        ]
+        return Answer(output="".join(lines))
+
+
+def _unwrap(words: list[str]) -> tuple[list[str], bool]:
+    """Take `env`, assignments and `sudo -n` off the front; whether root was asked for."""
+    rest, root = list(words), False
+    while rest:
+        if PurePosixPath(rest[0]).name == "sudo":
+            root = True
+            rest = rest[1:]
+            while rest and rest[0] in {"-n", "--non-interactive", "--"}:
+                rest = rest[1:]
+        elif rest[0] in {"env", "/usr/bin/env", "exec"} or _ASSIGNMENT.fullmatch(rest[0]):
+            rest = rest[1:]
+        else:
+            break
+    return rest, root
+
+
+def _dashed(identity: str) -> str:
+    return "-".join((identity[:8], identity[8:12], identity[12:16], identity[16:20], identity[20:]))
