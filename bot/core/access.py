@@ -69,6 +69,8 @@ def judge(configuration: Configuration, asking: Asking) -> Denied | None:
     if is_operator(configuration, asking.user, asking.service, asking.groups):
         return None
     people, groups = _who_may(configuration, asking.service, asking.groups)
+    if asking.verb in _FOR_STARTERS and asking.starter is not None and asking.starter not in people:
+        people = (asking.starter, *people)
     return Denied(Denial.OPERATOR, asking.verb, asking.service, people, groups)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from bot.core.access import Denial, Denied
 from bot.core.actions import Verdict
@@ -125,14 +125,15 @@ def _not_operator(denied: Denied) -> str:
     asked = join_names([*people, *(mention_group(group) for group in denied.groups[:10])], last="or")
     about = say_code(denied.service) if denied.service else "that"
     who = f"that may {asked}. Ask one of them here." if asked else "nobody is named as an operator who may."
-    return f"You can look but not {denied.verb} {about}: {who} Nothing was done."
+    doing = "steer the watch of" if denied.verb is Word.UNWATCH else denied.verb
+    return f"You can look but not {doing} {about}: {who} Nothing was done."
 
 
-def render_started(request: Request, answer: Started) -> Message:
-    doing = name_verb_doing(request.verb).capitalize() if request.verb is not Verb.WATCH else "Watching"
-    where = link(answer.link, "its thread") if answer.link else "a thread"
-    place = f" in {mention_channel(request.channel)}" if request.channel else ""
-    told = f"{doing} {say_code(request.service)}: follow it in {where}{place}."
+def render_started(request: Request, answer: Started, *, channel: str) -> Message:
+    """`channel`: where the thread is."""
+    doing = name_verb_doing(request.verb).capitalize() if request.verb is not Verb.WATCH else "Following"
+    where = link(answer.link, "its thread") if answer.link else "its thread"
+    told = f"{doing} {say_code(request.service)}: see {where} in {mention_channel(channel)}."
     return make_message(told, section(told))
 
 
@@ -181,7 +182,8 @@ def render_status(views: Sequence[StatusView]) -> Message:
     blocks = [section("\n".join(lines), 2_600 if len(shown) == 1 else 700) for lines in shown]
     if len(views) > len(shown):
         blocks.append(context(f"and {len(views) - len(shown)} more: ask for one by name"))
-    return make_message(" · ".join(lines[0] for lines in shown), *blocks)
+    told = "\n".join(shown[0]) if len(shown) == 1 else " · ".join(lines[0] for lines in shown)
+    return make_message(told, *blocks)
 
 
 def _status(view: StatusView) -> list[str]:
@@ -238,7 +240,7 @@ def render_home(
     return make_message("Home", *blocks).blocks
 
 
-def render_question(service: ServiceName) -> dict[str, object]:
+def render_question(service: ServiceName) -> dict[str, Any]:
     """The modal that asks for a restart's reason."""
     reason = {
         "type": "input",
@@ -253,7 +255,7 @@ def render_question(service: ServiceName) -> dict[str, object]:
     }
 
 
-def make_modal(callback: str, title: str, blocks: Sequence[Block]) -> dict[str, object]:
+def make_modal(callback: str, title: str, blocks: Sequence[Block]) -> dict[str, Any]:
     return {
         "type": "modal",
         "callback_id": f"kimi:{callback}",

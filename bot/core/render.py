@@ -153,8 +153,9 @@ def _ranks_line(view: StartupView) -> str:
         return ""  # a phase that is not told per rank
     if len(here) == len(behind):
         return f"{len(here)} of {total} ranks {name_doing(view.phase, view.role)}{_elsewhere(ranks, view)}"
-    waiting = f"; waiting for {say(name_ranks(behind))}" if behind else ""
     done = len(here) - len(behind)
+    named = behind if len(behind) <= done else []
+    waiting = f"; waiting for {say(name_ranks(named))}" if named else ""
     return f"{done} of {total} ranks have finished {name_phase(view.phase, view.role)}{waiting}"
 
 

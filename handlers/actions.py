@@ -1,0 +1,140 @@
+"""Buttons: each one stands for a command, and is judged like one."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from bot.core.answers import render_question, render_sentence
+from bot.core.command import Command, Word
+from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
+from handlers.dialogue import Speaker
+from handlers.voices import EphemeralVoice, PressVoice
+
+if TYPE_CHECKING:
+    from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncRespond
+
+    from handlers.dialogue import Dialogue
+    from handlers.parts import Parts
+    from handlers.voices import Voice
+
+_ASK = "kimi:ask"
+_OTHERS = re.compile(r"^kimi:(?!ask$)")
+_PLAIN = {"logs": Word.LOGS, "unwatch": Word.UNWATCH, "restart": Word.RESTART, "stop": Word.STOP}
+_CONFIRMABLE = {"restart": Word.RESTART, "start": Word.START, "stop": Word.STOP}
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """One press of a button, as far as its value could be read."""
+
+    verb: str
+    operation: OperationId | None
+    service: ServiceName | None
+    confirmed_verb: str
+    reason: str
+    minutes: int | None
+
+
+def register(app: AsyncApp, parts: Parts, dialogue: Dialogue) -> None:
+    @app.action(_ASK)
+    async def ask(ack: AsyncAck, body: dict[str, Any], action: dict[str, Any]) -> None:
+        await ack()
+        press = read_press(action)
+        if press.service is not None:
+            # Before anything slow: the trigger lives three seconds.
+            await parts.client.views_open(trigger_id=body["trigger_id"], view=render_question(press.service))
+
+    @app.action(_OTHERS)
+    async def press(
+        ack: AsyncAck, respond: AsyncRespond, body: dict[str, Any], action: dict[str, Any]
+    ) -> None:
+        await ack()
+        work = _answer(
+            dialogue,
+            read_press(action),
+            token=body["trigger_id"],
+            speaker=read_speaker(body),
+            voice=choose_voice(parts, respond, body),
+        )
+        parts.tasks.spawn("press", work)
+
+
+async def _answer(dialogue: Dialogue, press: Press, *, token: str, speaker: Speaker, voice: Voice) -> None:
+    if press.verb == "cancel":
+        await voice.tell(render_sentence("Cancelled. Nothing was done."))
+    elif press.verb == "wait" and press.operation is not None:
+        longer = timedelta(minutes=press.minutes or 30)
+        await dialogue.keep_waiting(press.operation, longer, token=token, speaker=speaker, voice=voice)
+    elif (command := read_command(press)) is not None:
+        # Each of these buttons asked before it acted, by Slack's own dialogue or as a question in words.
+        await dialogue.obey(command, token=token, speaker=speaker, voice=voice, confirmed=True)
+    else:
+        await voice.tell(render_sentence("I cannot read this button any more. Type the command instead."))
+
+
+def read_press(action: dict[str, Any]) -> Press:
+    """The value is ours, but may be that of an older version."""
+    try:
+        value = json.loads(action.get("value") or "{}")
+    except ValueError:
+        value = {}
+    fields = value if isinstance(value, dict) else {}
+    words = {key: told for key, told in fields.items() if isinstance(told, str)}
+    minutes = fields.get("m")
+    return Press(
+        verb=str(action.get("action_id", "")).removeprefix("kimi:"),
+        operation=OperationId(words["o"]) if "o" in words else None,
+        service=ServiceName(words["s"]) if "s" in words else None,
+        confirmed_verb=words.get("v", ""),
+        reason=words.get("r", ""),
+        minutes=minutes if isinstance(minutes, int) and minutes > 0 else None,
+    )
+
+
+def read_command(press: Press) -> Command | None:
+    """The command a button stands for; None where it cannot be told."""
+    if press.service is None:
+        return None
+    asked = press.verb == "confirm"
+    verb = _CONFIRMABLE.get(press.confirmed_verb) if asked else _PLAIN.get(press.verb)
+    return None if verb is None else Command(verb, press.service, reason=press.reason)
+
+
+def read_speaker(body: dict[str, Any]) -> Speaker:
+    """Who pressed and where; a press on a thread's root speaks in that thread."""
+    channel = body.get("channel", {}).get("id")
+    thread = _thread(body)
+    return Speaker(
+        UserId(body["user"]["id"]),
+        ChannelId(channel) if channel else None,
+        MessageTs(thread) if thread else None,
+    )
+
+
+def _thread(body: dict[str, Any]) -> str | None:
+    container = body.get("container", {})
+    thread = _own_thread(body)
+    if thread is None and not container.get("is_ephemeral") and "message_ts" in container:
+        return str(container["message_ts"])
+    return thread
+
+
+def _own_thread(body: dict[str, Any]) -> str | None:
+    """The thread the pressed message stands in; None for a message of the channel."""
+    thread = body.get("container", {}).get("thread_ts") or body.get("message", {}).get("thread_ts")
+    return str(thread) if thread else None
+
+
+def choose_voice(parts: Parts, respond: AsyncRespond, body: dict[str, Any]) -> Voice:
+    """A question asked in private is replaced by its answer; in a thread the answer stands in the thread."""
+    container = body.get("container", {})
+    if container.get("is_ephemeral"):
+        return PressVoice(respond, replace=True)
+    thread = _own_thread(body)
+    if thread and "channel" in body:
+        return EphemeralVoice(parts.client, body["channel"]["id"], body["user"]["id"], thread)
+    return PressVoice(respond, replace=False)

@@ -1,0 +1,63 @@
+"""The Home tab: where kimi listens and, for operators, how each service stands."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from bot.core.access import heard_channels, is_operator, named_groups
+from bot.core.answers import render_home
+from bot.core.events import ServiceName, UserId
+from bot.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slack_bolt.async_app import AsyncApp
+
+    from handlers.parts import Parts
+
+log = structlog.get_logger()
+
+
+def register(app: AsyncApp, parts: Parts) -> None:
+    @app.event("app_home_opened")
+    async def open_home(event: dict[str, Any]) -> None:
+        if event.get("tab") == "home":
+            parts.tasks.spawn("home", _publish(parts, UserId(event["user"])))
+
+
+async def _publish(parts: Parts, user: UserId) -> None:
+    try:
+        lines = [(name, await _describe(parts, name)) for name in await _operated(parts, user)]
+        blocks = render_home(lines, channels=heard_channels(parts.configuration))
+        await parts.client.views_publish(user_id=user, view={"type": "home", "blocks": blocks})
+    except Exception:  # the end of this task; the person sees the tab as it was
+        log.exception("home_not_published", user=user)
+
+
+async def _operated(parts: Parts, user: UserId) -> Sequence[ServiceName]:
+    """The tab belongs to no channel: only who is an operator sees services there."""
+    names = named_groups(parts.configuration, None)
+    members = await asyncio.gather(*(parts.directory.members(name) for name in names))
+    groups = dict(zip(names, members, strict=True))
+    services = [ServiceName(name) for name in parts.configuration.services]
+    return [name for name in services if is_operator(parts.configuration, user, name, groups)]
+
+
+async def _describe(parts: Parts, service: ServiceName) -> str:
+    """The last known state in one plain line, from Redis alone."""
+    try:
+        held = await parts.store.holder(service)
+        if held is not None:
+            return held.headline or "an operation is under way"
+        newest = await parts.store.history(service, 1)
+    except StoreUnavailable:
+        return "Redis does not answer"
+    if not newest:
+        return "nothing known yet"
+    when = newest[0].began.astimezone(UTC)
+    return f"{newest[0].verdict or 'under way'}, begun {when:%Y-%m-%d %H:%M} UTC"

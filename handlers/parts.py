@@ -1,0 +1,107 @@
+"""What the handlers are given: the parts of the bot they speak to, as far as they need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from config.services import Configuration
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine, Sequence
+    from datetime import datetime, timedelta
+
+    from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
+    from bot.core.request import Request, RequestAnswer, StatusView
+
+
+class Startups(Protocol):
+    """Carries out what is asked of services. Everything here may raise a KimiError."""
+
+    async def request(self, request: Request, /) -> RequestAnswer: ...
+
+    async def status(self, service: ServiceName, /) -> StatusView: ...
+
+    async def unwatch(self, service: ServiceName, by: UserId, /) -> bool:
+        """False: nothing was being followed."""
+
+    async def keep_waiting(self, operation: OperationId, by: UserId, longer: timedelta, /) -> bool:
+        """False: that operation is over."""
+
+    async def logs(
+        self,
+        service: ServiceName,
+        *,
+        lines: int | None,
+        since: timedelta | None,
+        by: UserId,
+        channel: ChannelId,
+        thread_ts: MessageTs | None,
+    ) -> str | None:
+        """Sends the end of the log as a file into the channel or thread; a sentence where it cannot."""
+
+
+class Holding(Protocol):
+    """Who has a service."""
+
+    @property
+    def operation(self) -> OperationId: ...
+    @property
+    def by(self) -> UserId | None: ...
+    @property
+    def headline(self) -> str: ...
+
+
+class Recorded(Protocol):
+    """The record of one operation."""
+
+    @property
+    def operation(self) -> OperationId: ...
+    @property
+    def service(self) -> ServiceName: ...
+    @property
+    def by(self) -> UserId | None: ...
+    @property
+    def began(self) -> datetime: ...
+    @property
+    def verdict(self) -> str | None: ...
+
+
+class Store(Protocol):
+    """What of Redis the handlers read; each method raises StoreUnavailable."""
+
+    async def first_time(self, token: str, ttl_seconds: int, /) -> bool: ...
+    async def holder(self, service: ServiceName, /) -> Holding | None: ...
+    async def operation(self, operation: OperationId, /) -> Recorded | None: ...
+    async def operation_at(self, channel: ChannelId, ts: MessageTs, /) -> OperationId | None: ...
+    async def history(self, service: ServiceName, limit: int, /) -> Sequence[Recorded]: ...
+
+
+class Directory(Protocol):
+    async def members(self, group_id: str, /) -> frozenset[UserId]: ...
+
+
+class Tasks(Protocol):
+    def spawn(self, name: str, work: Coroutine[Any, Any, Any], /) -> asyncio.Task[Any]: ...
+
+
+class Web(Protocol):
+    """The Web API methods whose answers nobody needs to be sure of."""
+
+    async def chat_postEphemeral(  # noqa: N802 - the SDK names it so
+        self, *, channel: str, user: str, **arguments: Any
+    ) -> Any: ...
+    async def views_publish(self, *, user_id: str, view: Any) -> Any: ...
+    async def views_open(self, *, trigger_id: str, view: Any) -> Any: ...
+    async def views_update(self, *, view_id: str, view: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    configuration: Configuration
+    startups: Startups
+    store: Store
+    directory: Directory
+    tasks: Tasks
+    client: Web
