@@ -17,6 +17,7 @@ KimiError
 └── SlackError
     ├── SlackRefused              Slack said no, for good (`permanent`) or repairable
     ├── SlackBusy                 Slack said later; carries the seconds
+    ├── SlackUnreachable          no connection: nothing was sent
     └── SlackUncertain            sent, but whether it arrived is unknown
 """
 
@@ -112,6 +113,10 @@ class SlackBusy(SlackError):
     def __init__(self, method: str, retry_after: float) -> None:
         super().__init__(method, "ratelimited")
         self.retry_after = retry_after
+
+
+class SlackUnreachable(SlackError):
+    pass
 
 
 class SlackUncertain(SlackError):

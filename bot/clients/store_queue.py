@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 KEEP = 90 * 24 * 3600  # seconds that addresses and closed operations stay
-# A thread stays indexed this long after its last enqueue: the index has a slot of its own, and is written just
-# before the messages are.
+# A thread stays indexed this long after its last enqueue: the index has a slot of its own, and is written
+# just before the messages are.
 GRACE = 30.0
 
 

@@ -99,6 +99,7 @@ class Pacing:
         self._edits = self._lane(self.pace.edit_interval, self.pace.edit_burst)
         self._edited: dict[str, float] = {}
         self._parked: dict[str, float] = {}
+        self._held: dict[str, float] = {}
 
     def choose(self, waiting: Waiting, now: float) -> Step:
         """The next step; an answer of HEAD or EDIT has used the token and must be followed.
@@ -121,9 +122,9 @@ class Pacing:
         """Slack said Retry-After for this method; others go on."""
         self._parked[method] = max(now + seconds, self._parked.get(method, now))
 
-    def parked(self, method: str, now: float) -> float:
-        """Seconds until the method may be called again."""
-        return max(0.0, self._parked.get(method, now) - now)
+    def hold(self, thread: str, seconds: float, now: float) -> None:
+        """The thread's head failed: not again before that. Its edits go on."""
+        self._held[thread] = now + seconds
 
     def forget(self, thread: str, channel: str) -> None:
         """The thread has nothing more to send: others need not wait for its turn."""
@@ -138,12 +139,14 @@ class Pacing:
             thread: at for thread, at in self._edited.items() if at + self.pace.root_interval > now
         }
         self._parked = {method: until for method, until in self._parked.items() if until > now}
+        self._held = {thread: until for thread, until in self._held.items() if until > now}
 
     def _head_due(self, waiting: Waiting, now: float) -> float | None:
         if not waiting.head:
             return None
         due = self._channel(waiting.channel).due(waiting.thread, now)
-        return max([due, *(self._parked.get(method, now) for method in waiting.head)])
+        held = self._held.get(waiting.thread, now)
+        return max([due, held, *(self._parked.get(method, now) for method in waiting.head)])
 
     def _edit_due(self, waiting: Waiting, now: float) -> float | None:
         if not waiting.edit:

@@ -1,0 +1,107 @@
+"""An upload in Slack's three steps, and the reply that stands in for a file Slack would not take."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from bot.clients.slack_calls import SERVER_ERROR, call, sending
+from bot.errors import SlackRefused, SlackUncertain
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    from bot.clients.records import FileNote, Outgoing
+    from bot.core.events import ChannelId
+
+RESERVE = "files.getUploadURLExternal"
+COMPLETE = "files.completeUploadExternal"
+SEND = "the upload address"
+TAIL_BYTES = 2800  # of the file's end, in the reply that stands in for it; a whole message has about 13 kB
+COMMENT_CHARACTERS = 1000
+UNSHOWN = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")  # ANSI and C0 controls but tab
+SLOWEST = 65536  # bytes a second below which an upload is given up
+
+
+async def upload(
+    web: AsyncWebClient, note: FileNote, content: bytes, *, reserved: Callable[[str], Awaitable[None]]
+) -> str:
+    """Steps one and two; Slack's id of the file. `reserved` hears it before anything can be seen in Slack."""
+    content = content or b"(empty)\n"  # Slack refuses a length of 0
+    slot = await call(web, RESERVE, {"filename": note.name, "length": len(content)})
+    await _send(web, str(slot["upload_url"]), content)
+    await reserved(str(slot["file_id"]))
+    return str(slot["file_id"])
+
+
+async def complete(
+    web: AsyncWebClient, message: Outgoing, file_id: str, *, channel: ChannelId, thread_ts: str | None
+) -> None:
+    """Step three: only now does the channel see the file."""
+    title = message.file.title if message.file else file_id
+    comment = (message.file.comment if message.file else "") or message.text
+    await call(
+        web,
+        COMPLETE,
+        {
+            "files": json.dumps([{"id": file_id, "title": title}]),
+            "channel_id": channel,
+            "thread_ts": thread_ts,
+            "initial_comment": comment or None,
+        },
+    )
+
+
+async def _send(web: AsyncWebClient, url: str, content: bytes) -> None:
+    timeout = aiohttp.ClientTimeout(total=web.timeout + len(content) / SLOWEST)
+    with sending(SEND):
+        async with (
+            aiohttp.ClientSession(timeout=timeout, trust_env=web.trust_env_in_session) as session,
+            session.post(url, data=content, proxy=web.proxy, ssl=web.ssl or True) as answer,
+        ):
+            status = answer.status
+    if status >= SERVER_ERROR:
+        raise SlackUncertain(SEND, f"HTTP status {status}")
+    if status >= 400:  # noqa: PLR2004 - HTTP's own border
+        raise SlackRefused(SEND, f"HTTP status {status}")
+
+
+def stand_in(message: Outgoing, content: bytes | None, code: str) -> Outgoing:
+    """A reply with the end of the file, and a note of what is missing and why."""
+    comment = ((message.file.comment if message.file else "") or message.text)[:COMMENT_CHARACTERS]
+    tail, kept, lines = _end_of(content or b"")
+    why = f"The file could not be attached: Slack answered {code}."
+    if content is None:
+        why = "The file could not be attached: its content is no longer there."
+    missing = f"{why} The last {kept} of {lines} lines follow; the rest is missing here." if kept else why
+    blocks = [_section(comment)] if comment.strip() else []
+    blocks.append(_section(missing))
+    if tail.strip():
+        preformatted = {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": tail}]}
+        blocks.append({"type": "rich_text", "elements": [preformatted]})
+    text = "\n".join(part for part in (comment, missing) if part.strip())
+    return message.model_copy(update={"kind": "reply", "text": text, "blocks": tuple(blocks), "file": None})
+
+
+def _section(text: str) -> dict[str, Any]:
+    return {"type": "section", "text": {"type": "plain_text", "text": text}}
+
+
+def _end_of(content: bytes) -> tuple[str, int, int]:
+    """The last whole lines that fit, how many they are, of how many; of a line too long its end."""
+    lines = [UNSHOWN.sub("", line) for line in content.decode(errors="replace").splitlines()]
+    kept: list[str] = []
+    room = TAIL_BYTES
+    for line in reversed(lines):
+        room -= len(json.dumps(line))
+        if room < 0:
+            break
+        kept.append(line)
+    if lines and not kept:
+        return lines[-1][-TAIL_BYTES // 6 :], 1, len(lines)
+    return "\n".join(reversed(kept)), len(kept), len(lines)

@@ -1,0 +1,335 @@
+"""Sends what one thread has, in order, until nothing is left; a crash at any point loses and doubles nothing.
+
+Before a message goes out its attempt is written down; once Slack has it, one transaction takes it out of
+the queue. Who finds an attempt (another process, or this one after an uncertain answer) reads back first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.clients import slack_files
+from bot.clients.records import Address, FileNote, Outgoing, Parked
+from bot.clients.slack_calls import Meaning, meaning_of
+from bot.clients.slack_messages import permalink, plain, post, read_back, update
+from bot.clients.store_queue import Claim, Queue, new_attempt
+from bot.core.pacing import POST, Does, Pacing, Waiting
+from bot.errors import SlackBusy, SlackError, SlackRefused, SlackUncertain, SlackUnreachable, StoreUnavailable
+
+if TYPE_CHECKING:
+    from bot.core.events import MessageTs
+
+POISONED = frozenset({"internal_error", "fatal_error"})
+PLAIN_AFTER = 8  # such answers in a row to one message, before it is tried as plain text
+FILE_TRIES = 5  # uncertain tries to hand over a file's bytes, before text stands in for it
+LINK_SECONDS = 5.0
+LINK_TRIES = 3
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds. A process that dies keeps its threads for `lease`; `settle` is waited before reading back."""
+
+    lease: float = 5.0
+    poll: float = 1.0
+    settle: float = 1.0
+    longest: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """What all senders of one process share."""
+
+    web: AsyncWebClient
+    queue: Queue
+    pacing: Pacing
+    owner: str
+    timing: Timing
+    sent: dict[str, Sent] = field(default_factory=dict)  # in Slack, but not yet taken out of the queue
+    counts: Counter[str] = field(default_factory=Counter)
+    link_tries: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message Slack has; `address` where that is the thread's root or its present."""
+
+    address: Address | None = None
+
+
+class Sender:
+    """One thread's worker. `wake` ends a pause, for something new may have come."""
+
+    def __init__(self, thread: str, outlet: Outlet) -> None:
+        self.thread = thread
+        self.wake = asyncio.Event()
+        self._outlet = outlet
+        self._queue = outlet.queue
+        self._failures = 0  # in a row
+        self._poisoned = 0
+
+    async def run(self) -> None:
+        """Ends when there is nothing to send now. Raises StoreUnavailable, OwnershipLost."""
+        try:
+            while await self._step():
+                pass
+        finally:
+            with contextlib.suppress(StoreUnavailable):
+                await self._queue.let_go(self.thread, self._outlet.owner)
+
+    async def _step(self) -> bool:
+        self.wake.clear()
+        outlet = self._outlet
+        claim = await self._queue.claim(self.thread, outlet.owner, outlet.timing.lease)
+        if claim is None:
+            return False
+        if claim.refused and not claim.address and await self._park_orphan(claim, claim.refused):
+            return True
+        await self._link(claim)
+        step = outlet.pacing.choose(_waiting(claim), time.monotonic())
+        match step.does:
+            case Does.HEAD if claim.head:
+                await self._try(claim, claim.head)
+            case Does.EDIT if claim.edit and claim.address:
+                await self._try(claim, claim.edit)
+            case Does.WAIT:
+                await self._pause(step.seconds)
+            case _:
+                outlet.pacing.forget(self.thread, _channel(claim))
+                await self._queue.rest(self.thread)
+                return False
+        return True
+
+    async def _try(self, claim: Claim, message: Outgoing) -> None:
+        """One try of the head or of the edit, and what follows from its failure."""
+        edit = message.kind == "edit"
+        try:
+            await (self._edit(claim, message) if edit else self._deliver(claim, message))
+        except SlackRefused as refusal:
+            await self._park(claim, message, method=refusal.method, code=refusal.code)
+        except SlackError as error:
+            await self._fail(claim, message, error)
+        else:
+            self._failures = self._poisoned = 0
+            self._outlet.counts["edited" if edit else "sent"] += 1
+
+    async def _fail(self, claim: Claim, message: Outgoing, error: SlackError) -> None:
+        log.warning(
+            "slack_call_failed", thread=self.thread, id=message.id, method=error.method, code=error.code
+        )
+        self._outlet.counts["failed"] += 1
+        self._poisoned += error.code in POISONED
+        if isinstance(error, SlackBusy):
+            self._outlet.pacing.park(error.method, error.retry_after, time.monotonic())
+        if message.kind == "edit":
+            return  # comes up again when its root may be edited again; replies go on
+        if isinstance(error, SlackBusy | SlackUnreachable) and claim.attempted is None:
+            await self._queue.attempt(self.thread, self._outlet.owner, None)
+        if not isinstance(error, SlackBusy):
+            self._failures += 1
+            self._outlet.pacing.hold(self.thread, self._backoff(), time.monotonic())
+        elif error.method not in _methods(claim):
+            self._outlet.pacing.hold(self.thread, error.retry_after, time.monotonic())
+
+    def _backoff(self) -> float:
+        timing = self._outlet.timing
+        return min(timing.longest, timing.settle * 2.0 ** min(self._failures - 1, 16))
+
+    async def _pause(self, seconds: float) -> None:
+        """Until `seconds` passed or something new came."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.wake.wait(), seconds)
+
+    # The head of the queue.
+
+    async def _deliver(self, claim: Claim, head: Outgoing) -> None:
+        outlet = self._outlet
+        if head.id not in outlet.sent:
+            outlet.sent[head.id] = await self._find(claim, head) or await self._send(claim, head)
+        await self._queue.accept(claim, outlet.owner, outlet.sent[head.id].address)
+        del outlet.sent[head.id]
+
+    async def _find(self, claim: Claim, head: Outgoing) -> Sent | None:
+        """The message, if an earlier try brought it to Slack."""
+        attempt = claim.attempted
+        if attempt is None:
+            return None
+        channel, thread_ts = _channel(claim), _thread_ts(claim)
+        try:
+            ts = await read_back(self._outlet.web, head, attempt, channel=channel, thread_ts=thread_ts)
+        except SlackRefused as refusal:
+            # Without the right to read, sending again is what loses nothing.
+            log.warning("read_back_refused", thread=self.thread, id=head.id, code=refusal.code)
+            return None
+        if ts is None:
+            return None
+        log.info("message_found", thread=self.thread, id=head.id, ts=ts)
+        return Sent(_address(claim, head, Address(channel=channel, ts=ts)))
+
+    async def _send(self, claim: Claim, head: Outgoing) -> Sent:
+        if claim.attempted is None:
+            await self._queue.attempt(self.thread, self._outlet.owner, new_attempt(head))
+        if head.kind == "upload":
+            await self._upload(claim, head)
+            return Sent()
+        return Sent(_address(claim, head, await self._post(head, _thread_ts(claim))))
+
+    async def _post(self, message: Outgoing, thread_ts: MessageTs | None) -> Address:
+        web = self._outlet.web
+        try:
+            return await post(web, plain(message) if self._poisoned >= PLAIN_AFTER else message, thread_ts)
+        except SlackRefused as refusal:
+            if not refusal.repairable:
+                raise
+            log.warning("message_simplified", thread=self.thread, id=message.id, code=refusal.code)
+            tagged = "metadata" not in refusal.code
+            return await post(web, plain(message), thread_ts, tagged=tagged)
+
+    async def _upload(self, claim: Claim, head: Outgoing) -> None:
+        content = await self._queue.file(head)
+        try:
+            await self._hand_over(claim, head, content)
+        except SlackRefused as refusal:
+            log.warning("upload_refused", thread=self.thread, id=head.id, code=refusal.code)
+            stand_in = slack_files.stand_in(head, content, refusal.code)
+            await self._post(stand_in, _thread_ts(claim))
+
+    async def _hand_over(self, claim: Claim, head: Outgoing, content: bytes | None) -> None:
+        web, attempt = self._outlet.web, claim.attempted
+        file_id = attempt.file if attempt else None
+        if content is None:
+            raise SlackRefused(slack_files.RESERVE, "no_content")
+        if file_id is None:
+            note = head.file or FileNote(name="log.txt", title="log")
+            try:
+                reserved = partial(self._note_file, head)
+                file_id = await slack_files.upload(web, note, content, reserved=reserved)
+            except (SlackUncertain, SlackUnreachable) as error:
+                if self._failures + 1 < FILE_TRIES:
+                    raise
+                raise SlackRefused(error.method, error.code) from error
+        await slack_files.complete(web, head, file_id, channel=_channel(claim), thread_ts=_thread_ts(claim))
+
+    async def _note_file(self, head: Outgoing, file_id: str) -> None:
+        attempt = new_attempt(head).model_copy(update={"file": file_id})
+        await self._queue.attempt(self.thread, self._outlet.owner, attempt)
+
+    # The root's present.
+
+    async def _edit(self, claim: Claim, edit: Outgoing) -> None:
+        if claim.address is None:
+            return
+        try:
+            await self._update(edit, claim.address)
+        except SlackRefused as refusal:
+            if meaning_of(refusal.code) is not Meaning.GONE:
+                raise
+            await self._post_anew(claim, edit, claim.address, refusal)
+        else:
+            await self._queue.edited(claim, self._outlet.owner)
+
+    async def _update(self, edit: Outgoing, address: Address) -> None:
+        try:
+            await update(self._outlet.web, edit, address)
+        except SlackRefused as refusal:
+            if not refusal.repairable:
+                raise
+            log.warning("message_simplified", thread=self.thread, id=edit.id, code=refusal.code)
+            await update(self._outlet.web, plain(edit), address)
+
+    async def _post_anew(self, claim: Claim, edit: Outgoing, address: Address, refusal: SlackRefused) -> None:
+        """The message that showed the present cannot be edited: a reply takes over, once."""
+        log.warning("edit_gone", thread=self.thread, ts=address.edited, code=refusal.code)
+        name = f"{self.thread}:present:{address.edited}"
+        reply = edit.model_copy(update={"id": name, "kind": "present"})
+        if not await self._queue.anew(claim, self._outlet.owner, reply):
+            raise refusal
+
+    async def _link(self, claim: Claim) -> None:
+        """The root's permalink, for those who are told that the service is taken."""
+        address, tries = claim.address, self._outlet.link_tries
+        if address is None or address.permalink or tries[self.thread] >= LINK_TRIES:
+            return
+        tries[self.thread] += 1
+        try:
+            async with asyncio.timeout(LINK_SECONDS):
+                link = await permalink(self._outlet.web, address)
+        except (SlackError, TimeoutError) as error:
+            log.warning("permalink_unknown", thread=self.thread, error=str(error))
+            return
+        await self._queue.link_address(self.thread, link)
+        del tries[self.thread]
+
+    # What Slack refused for good.
+
+    async def _park_orphan(self, claim: Claim, code: str) -> bool:
+        """What cannot go out because the root was refused; False when the head needs no root of ours."""
+        for message in (claim.head, claim.edit):
+            if message and message.kind != "root" and message.thread_ts is None:
+                await self._park(claim, message, method=POST, code=code)
+                return True
+        return False
+
+    async def _park(self, claim: Claim, message: Outgoing, *, method: str, code: str) -> None:
+        parked = Parked(outgoing=message, method=method, code=code, at=datetime.now(UTC))
+        await self._queue.park(claim, self._outlet.owner, parked)
+        self._failures = self._poisoned = 0
+        self._outlet.counts["parked"] += 1
+        log.error("message_parked", thread=self.thread, id=message.id, method=method, code=code)
+
+
+def _channel(claim: Claim) -> str:
+    """Of our own thread as Slack told it, since asked for a person it answers with a conversation."""
+    head = claim.head or claim.edit
+    own = claim.address is not None and (head is None or (head.kind != "root" and head.thread_ts is None))
+    if own and claim.address:
+        return claim.address.channel
+    return head.channel if head else ""
+
+
+def _thread_ts(claim: Claim) -> MessageTs | None:
+    if claim.head is None or claim.head.kind == "root":
+        return None
+    return claim.head.thread_ts or (claim.address.ts if claim.address else None)
+
+
+def _address(claim: Claim, head: Outgoing, posted: Address) -> Address | None:
+    """What the thread's address becomes by this message; None where it stays as it is."""
+    if head.kind == "root":
+        return posted
+    if head.kind == "present" and claim.address:
+        return claim.address.model_copy(update={"present": posted.ts})
+    return None
+
+
+def _methods(claim: Claim) -> tuple[str, ...]:
+    """The methods the head needs; none while it has to wait for the root."""
+    head = claim.head
+    if head is None or (head.kind != "root" and _thread_ts(claim) is None):
+        return ()
+    own = (slack_files.RESERVE, slack_files.COMPLETE) if head.kind == "upload" else (POST,)
+    if claim.attempted is None:
+        return own
+    return (*own, "conversations.replies" if _thread_ts(claim) else "conversations.history")
+
+
+def _waiting(claim: Claim) -> Waiting:
+    replacing = claim.head is not None and claim.head.kind in {"root", "present"}
+    return Waiting(
+        thread=claim.thread,
+        channel=_channel(claim),
+        head=_methods(claim),
+        edit=claim.edit is not None and claim.address is not None and not replacing,
+    )
