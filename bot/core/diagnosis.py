@@ -1,0 +1,212 @@
+"""Which failure was the first, and what it means: suspects are collected, one is named as the cause.
+
+A failure rarely comes alone: other ranks lose their peers, the parent reports its child, a traceback shows
+the exception it was raised in place of. The cause is the earliest failure that does not follow from another; of a
+chain of exceptions it is the first, since that is where it began. A failure after which the startup moved on
+was survived, unless the engine does not survive its kind.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bot.core.events import PhaseId, Rank, Role
+from bot.core.findings import FailureSaid, Finding, PhaseBegan, PhaseEnded, ProgressMade, ReadySaid
+from config.diagnoses import load_diagnoses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.core.events import LogLine
+    from config.diagnoses import Diagnosis
+
+_TRACEBACK = "Traceback (most recent call last)"
+_CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
+_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
+_MOST_LINES = 8
+_LONGEST = 1000
+
+
+@dataclass(slots=True)
+class Suspect:
+    """One failure as the log has it; `lines` begin with the one that says it best."""
+
+    rank: Rank
+    phase: PhaseId
+    role: Role
+    lines: list[str]
+    fatal: bool = False
+    secondary: bool = False
+    survived: bool = False
+
+
+@dataclass(slots=True)
+class Trace:
+    """A traceback that is being read. `suspect` is None until its exception line."""
+
+    suspect: int | None = None
+    awaiting: bool = True  # its exception line has not come yet
+    chained: bool = False  # what comes was raised while handling what was
+    announced: bool = False  # the suspect so far is only the line that announced the traceback
+    frame: str = ""  # the innermost so far
+    rest: int = 0  # how many lines of a long message may still belong to it
+
+
+@dataclass(slots=True)
+class SuspectsState:
+    suspects: list[Suspect] = field(default_factory=list)
+    traces: dict[str, Trace] = field(default_factory=dict)  # by process
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why it failed. `evidence`: the lines that say so, the best one first."""
+
+    id: str
+    title: str
+    evidence: tuple[str, ...]
+    advice: str
+    rank: Rank
+    phase: PhaseId
+    role: Role
+
+
+class Suspects:
+    """Told every line with what the tracker found in it."""
+
+    def __init__(self, state: SuspectsState | None = None) -> None:
+        self.state = state or SuspectsState()
+
+    def note(self, line: LogLine, findings: Sequence[Finding], *, phase: PhaseId, role: Role) -> None:
+        """`phase` and `role`: where the rank that spoke was before this line, or the startup as a whole."""
+        if line.partial:
+            return
+        if any(isinstance(each, PhaseBegan | PhaseEnded | ProgressMade | ReadySaid) for each in findings):
+            self._survive()
+        process = str(line.pid or "")
+        trace = self.state.traces.get(process)
+        failures = [each for each in findings if isinstance(each, FailureSaid)]
+        if failures:
+            for each in failures:
+                self._accuse(each, process, announces=_TRACEBACK in line.reading, where=(phase, role))
+        elif _TRACEBACK in line.reading:
+            self._open(process)
+        elif trace is not None:
+            self._read_on(trace, process, line.reading, where=(phase, role))
+
+    # ---- tracebacks ---------------------------------------------------------------------------------------
+
+    def _open(self, process: str) -> None:
+        trace = self.state.traces.get(process)
+        if trace is not None and trace.chained:
+            trace.awaiting = True
+        else:
+            self.state.traces[process] = Trace()
+
+    def _read_on(self, trace: Trace, process: str, reading: str, *, where: tuple[PhaseId, Role]) -> None:
+        if not reading.strip():
+            return
+        if _CHAINED.match(reading):
+            trace.chained = True
+        elif trace.awaiting and reading[0] in " \t":
+            trace.frame = reading.strip() if reading.lstrip().startswith("File ") else trace.frame
+        elif trace.awaiting and _EXCEPTION.match(reading) and not _STAMP.match(reading):
+            said = FailureSaid(Rank("main"), reading, fatal=False, secondary=False)
+            self._accuse(said, process, announces=False, where=where)
+        elif not trace.awaiting:
+            self._add_rest(trace, process, reading)
+
+    def _add_rest(self, trace: Trace, process: str, reading: str) -> None:
+        if trace.rest and trace.suspect is not None and not _STAMP.match(reading):
+            trace.rest -= 1
+            self._add_line(trace.suspect, reading)
+        elif _STAMP.match(reading):
+            self.state.traces.pop(process, None)
+
+    def _accuse(
+        self, said: FailureSaid, process: str, *, announces: bool, where: tuple[PhaseId, Role]
+    ) -> None:
+        trace = self.state.traces.get(process)
+        if announces:
+            index = self._add(said, where)
+            self.state.traces[process] = Trace(index, announced=True)
+        elif trace is None or not trace.awaiting:
+            index = self._add(said, where)
+        else:
+            self._conclude(trace, said, where)
+
+    def _conclude(self, trace: Trace, said: FailureSaid, where: tuple[PhaseId, Role]) -> None:
+        """The exception line of a traceback. The first of a chain names the failure."""
+        first = trace.suspect is None or trace.announced
+        if trace.suspect is None:
+            trace.suspect = self._add(said, where)
+        elif trace.announced:
+            suspect = self.state.suspects[trace.suspect]
+            suspect.lines.insert(0, said.text[:_LONGEST])
+            suspect.secondary = said.secondary
+        else:
+            self._add_line(trace.suspect, said.text)
+        if first and trace.frame:
+            self._add_line(trace.suspect, trace.frame)
+        trace.awaiting = trace.chained = trace.announced = False
+        trace.rest = 3
+
+    # ---- the list -----------------------------------------------------------------------------------------
+
+    def _add(self, said: FailureSaid, where: tuple[PhaseId, Role]) -> int:
+        if len(self.state.suspects) >= _MOST_SUSPECTS:
+            self.state.suspects.pop(_MOST_SUSPECTS // 2)
+            for trace in self.state.traces.values():
+                if trace.suspect is not None and trace.suspect > _MOST_SUSPECTS // 2:
+                    trace.suspect -= 1
+        self.state.suspects.append(
+            Suspect(said.rank, *where, [said.text[:_LONGEST]], fatal=said.fatal, secondary=said.secondary)
+        )
+        return len(self.state.suspects) - 1
+
+    def _add_line(self, index: int, text: str) -> None:
+        lines = self.state.suspects[index].lines
+        if len(lines) < _MOST_LINES:
+            lines.append(text[:_LONGEST])
+
+    def _survive(self) -> None:
+        for suspect in self.state.suspects:
+            suspect.survived = True
+
+    # ---- the answer ---------------------------------------------------------------------------------------
+
+    @property
+    def is_proven(self) -> bool:
+        """Something was said that the engine does not survive."""
+        return any(suspect.fatal for suspect in self.state.suspects)
+
+    @property
+    def is_likely(self) -> bool:
+        """Something failed and nothing moved since."""
+        return any(not suspect.survived for suspect in self.state.suspects)
+
+    def root(self) -> Suspect | None:
+        """The earliest failure that follows from no other; survived ones only for want of better."""
+        suspects = self.state.suspects
+        own = [each for each in suspects if not each.secondary]
+        lasting = [each for each in own if each.fatal or not each.survived]
+        return next(iter(lasting or own[-1:] or suspects), None)
+
+    def cause(self) -> Cause | None:
+        suspect = self.root()
+        if suspect is None:
+            return None
+        evidence = tuple(suspect.lines)
+        known = _known("\n".join(evidence))
+        where = (suspect.rank, suspect.phase, suspect.role)
+        if known is not None:
+            return Cause(known.id, known.title, evidence, known.advice, *where)
+        return Cause("unknown", evidence[0], evidence, "Read the lines before it in the log.", *where)
+
+
+def _known(text: str) -> Diagnosis | None:
+    return next((each for each in load_diagnoses() if each.regex.search(text)), None)

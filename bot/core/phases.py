@@ -1,0 +1,385 @@
+"""Follows a startup through its phases, from the lines its engine prints.
+
+Theory of operation. The engine file says what a line is; this file says what follows from it. Each rank walks
+through phases of its own (`spans`); a phase of the whole is over when every rank has left it. No order is
+enforced: versions differ, and what one never prints is proven over by what comes later. A second round of
+weight loading on a rank is the draft model's; other phases follow their rank's rounds. `current` is where the
+rank that is furthest behind is, so that a straggler names itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from bot.core.actions import Progress, RankView
+from bot.core.events import MAIN_RANK, LogLine, Member, Origin, PhaseId, Rank, Role
+from bot.core.findings import (
+    FailureSaid,
+    Finding,
+    NoiseRead,
+    PhaseBegan,
+    PhaseEnded,
+    PhaseRecord,
+    ProgressMade,
+    RankSpan,
+    ReadySaid,
+)
+from bot.core.ranks import RankMemory, Said, in_order, read_parts, read_rank
+from bot.core.spans import Spans
+from config.engine_file import Kind
+
+if TYPE_CHECKING:
+    from config.engine_file import EngineFile, Hit, PhaseRule
+
+__all__ = [
+    "FailureSaid",
+    "Finding",
+    "NoiseRead",
+    "PhaseBegan",
+    "PhaseEnded",
+    "PhaseRecord",
+    "ProgressMade",
+    "RankSpan",
+    "ReadySaid",
+    "Tracker",
+    "TrackerState",
+]
+
+_LOUD = {Origin.MANAGER, Origin.JOURNALD}  # about the unit, not from the engine
+
+
+@dataclass(slots=True)
+class TrackerState:
+    """All a tracker remembers: plain data that a record can hold."""
+
+    spans: Spans = field(default_factory=Spans)
+    who: RankMemory = field(default_factory=RankMemory)
+    known: list[Rank] = field(default_factory=list)  # ranks that said something about a phase
+    sizes: dict[Member, int] = field(default_factory=dict)  # ranks a member has, by its launch arguments
+    settled: list[Rank] = field(default_factory=list)
+    behind: bool = False  # this log is of a node behind the first: it never says that it serves
+    no_graphs: bool = False
+    ready: bool = False
+    unrecognised: int = 0
+
+
+class Tracker:
+    """Log lines in, findings out, each once. `ranks`: how many there are, where that is known."""
+
+    def __init__(
+        self, engine: EngineFile, *, ranks: int | None = None, state: TrackerState | None = None
+    ) -> None:
+        self.engine = engine
+        self.ranks = ranks
+        self.state = state or TrackerState()
+        self._lead = next((PhaseId(rule.id) for rule in engine.phase if rule.rounds == "lead"), None)
+
+    # ---- reading ------------------------------------------------------------------------------------------
+
+    def read(self, line: LogLine, *, member: Member, at: datetime) -> tuple[Finding, ...]:
+        """What this line tells. `at`: its own time, or that of its arrival."""
+        if line.origin in _LOUD:
+            return ()
+        found: list[Finding] = []
+        for said in read_parts(self.engine, line.reading):
+            rank = read_rank(self.state.who, said, pid=line.pid, member=member)
+            hit = self.engine.read(said.text)
+            if hit is None:
+                self.state.unrecognised += 1
+            elif not line.partial or hit.kind is Kind.PROGRESS:
+                self._take(hit, said, _Scene(found, rank, member, at))
+        return tuple(found)
+
+    def _take(self, hit: Hit, said: Said, scene: _Scene) -> None:
+        match hit.kind:
+            case Kind.NOISE:
+                self._hear_noise(hit, scene)
+            case Kind.FAILURE:
+                scene.found.append(FailureSaid(scene.rank, said.text, hit.rule.fatal, hit.rule.secondary))
+            case Kind.READY:
+                self._say_ready(scene)
+            case Kind.SETTLED:
+                self._settle(hit, scene)
+            case Kind.ARGUMENTS:
+                self._learn(said.text, scene)
+            case Kind.BEGIN | Kind.END | Kind.PROGRESS:
+                self._move(hit, scene)
+            case Kind.HARMLESS:
+                pass
+
+    def _move(self, hit: Hit, scene: _Scene) -> None:
+        rule = hit.phase
+        if rule is None or (self.state.ready and rule.id != PhaseId.STOPPING):
+            return
+        if hit.kind is Kind.PROGRESS:
+            self._progress(rule, hit, scene)
+            return
+        if rule.ranks == "once":
+            scene = _Scene(scene.found, MAIN_RANK, scene.member, scene.at)
+        elif scene.rank not in self.state.known:
+            self.state.known.append(scene.rank)
+        if hit.kind is Kind.BEGIN:
+            self._begin(rule, hit, scene)
+        else:
+            self._end(rule, hit, scene)
+        self._close_finished(scene)
+
+    def _hear_noise(self, hit: Hit, scene: _Scene) -> None:
+        scene.found.append(NoiseRead())
+        if hit.rule.serving and all(record.phase is PhaseId.PROCESS for record in self.state.spans.records):
+            self._say_ready(scene)  # the log starts amid its service
+
+    def _learn(self, arguments: str, scene: _Scene) -> None:
+        reader = self.engine.reader
+        told = {name: pattern.search(arguments) for name, pattern in reader.sizes.items()}
+        sizes = {name: match[1] for name, match in told.items() if match is not None}
+        whole = int(sizes.get("tp", 1)) * int(sizes.get("pp", 1))
+        if "shared_dp" not in sizes:
+            whole *= int(sizes.get("dp", 1))
+        self.state.sizes[scene.member] = max(1, whole // max(1, int(sizes.get("nodes", 1))))
+        self.state.behind = int(sizes.get("node", 0)) > 0
+        self.state.no_graphs = reader.no_graphs.search(arguments) is not None
+
+    # ---- begins, ends, progress ---------------------------------------------------------------------------
+
+    def _begin(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
+        spans, phase, rank = self.state.spans, PhaseId(rule.id), scene.rank
+        if rule.rounds == "none" and spans.has_begun(rank, phase, Role.TARGET):
+            return
+        if rank == MAIN_RANK and spans.holding(rank, phase):
+            return  # without tags, another rank joins
+        role = Role(hit.rule.role) if hit.rule.role else self._role(rule, rank)
+        if "*" in rule.ends:
+            self._close_all(scene)
+        index = spans.find_open(phase, role)
+        if index is None:
+            index = self._open(phase, role, scene)
+        spans.enter(index, rank, scene.at)
+        self._prove(rule, scene)
+
+    def _role(self, rule: PhaseRule, rank: Rank) -> Role:
+        """Whose phase it is, when the words do not tell: the first round is the target's."""
+        spans, phase = self.state.spans, PhaseId(rule.id)
+        if rule.rounds == "lead" and spans.has_begun(rank, phase, Role.TARGET):
+            return Role.DRAFT
+        if (
+            rule.rounds == "follow"
+            and self._lead is not None
+            and spans.has_begun(rank, self._lead, Role.DRAFT)
+            and spans.has_ended(rank, phase, Role.TARGET)
+        ):
+            return Role.DRAFT
+        return Role.TARGET
+
+    def _open(self, phase: PhaseId, role: Role, scene: _Scene) -> int:
+        spans = self.state.spans
+        began = scene.at
+        if (phase, role) == self._implied() and spans.last is not None:
+            began = min(began, spans.records[spans.last].ended or began)
+        scene.found.append(PhaseBegan(phase, role))
+        return spans.add(phase, role, began)
+
+    def _prove(self, rule: PhaseRule, scene: _Scene) -> None:
+        spans = self.state.spans
+        spans.prove_over(scene.rank, rule.ends, scene.at)
+        for index in spans.open_records():
+            record = spans.records[index]
+            if not record.ranks and record.phase in rule.ends:
+                self._close(index, scene)
+
+    def _end(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
+        spans, phase, rank = self.state.spans, PhaseId(rule.id), scene.rank
+        role = Role(hit.rule.role) if hit.rule.role else None
+        held = spans.holding(rank, phase, role)
+        if held:
+            spans.leave(held[0 if hit.rule.oldest else -1], rank, scene.at)
+        else:
+            role = role or (self._role(rule, rank) if rule.rounds == "follow" else Role.TARGET)
+            index = spans.find(phase, role)
+            if index is None:
+                index = self._open(phase, role, scene)  # its begin was never printed, or not kept
+            spans.leave(index, rank, scene.at)
+        self._prove(rule, scene)
+
+    def _progress(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
+        spans, phase = self.state.spans, PhaseId(rule.id)
+        index = spans.find_open(phase)
+        if index is None:
+            if not hit.rule.opens or spans.find(phase) is not None:
+                return
+            index = self._open(phase, Role.TARGET, scene)
+        progress = Progress(int(hit.match["done"]), int(hit.match["total"]))
+        if spans.progress(index, progress):
+            scene.found.append(ProgressMade(phase, spans.records[index].role, progress, _rate(hit)))
+
+    # ---- closing ------------------------------------------------------------------------------------------
+
+    def _settle(self, hit: Hit, scene: _Scene) -> None:
+        state = self.state
+        if scene.rank not in state.settled:
+            state.settled.append(scene.rank)
+        everyone = scene.rank == MAIN_RANK
+        for rank in tuple(state.known) if everyone else (scene.rank,):
+            state.spans.prove_over(rank, ("*",), scene.at)
+        self._close_finished(scene, settled=True)
+        for index in state.spans.open_records():
+            if not state.spans.records[index].ranks:
+                self._close(index, scene)
+        if hit.rule.other_node and state.behind and len(state.settled) >= self._expected(scene.member):
+            self._say_ready(scene)
+
+    def _say_ready(self, scene: _Scene) -> None:
+        if self.state.ready:
+            return
+        self._close_all(scene)
+        self.state.ready = True
+        scene.found.append(ReadySaid())
+
+    def _close_all(self, scene: _Scene) -> None:
+        for index in self.state.spans.open_records():
+            self._close(index, scene)
+
+    def _close(self, index: int, scene: _Scene) -> None:
+        spans = self.state.spans
+        record = spans.close(index, spans.last_left(index) or scene.at)
+        scene.found.append(PhaseEnded(record.phase, record.role, record))
+
+    def _close_finished(self, scene: _Scene, *, settled: bool = False) -> None:
+        for index in self.state.spans.open_records():
+            if self._is_finished(index, settled=settled):
+                self._close(index, scene)
+
+    def _is_finished(self, index: int, *, settled: bool) -> bool:
+        """Every rank has left it, and every rank that should be in it was."""
+        spans = self.state.spans
+        record = spans.records[index]
+        rule = self.engine.rule_of(record.phase)
+        if rule is None or rule.ranks == "once" or spans.last_left(index) is None:
+            return False
+        moved_on = settled or index < len(spans.records) - 1
+        if rule.ranks == "some" or record.role is Role.DRAFT:
+            return moved_on or (rule.nested and not rule.merged)
+        missing = [rank for rank in self._tagged() if rank not in record.ranks]
+        return not missing and (moved_on or len(record.ranks) >= self._expected())
+
+    def _expected(self, member: Member | None = None) -> int:
+        """How many ranks there are: as configured, as the arguments say, or as were seen."""
+        if member is not None:
+            return self.state.sizes.get(member, len(self._tagged()))
+        return max(self.ranks or sum(self.state.sizes.values()), len(self._tagged()), 1)
+
+    def _tagged(self) -> tuple[Rank, ...]:
+        tagged = tuple(rank for rank in self.state.known if rank != MAIN_RANK)
+        return tagged or tuple(self.state.known)
+
+    # ---- from outside -------------------------------------------------------------------------------------
+
+    def begin(self, phase: PhaseId, at: datetime, role: Role = Role.TARGET) -> tuple[Finding, ...]:
+        """Something outside the log began a phase: the stop, the process, the smoke test."""
+        if self.state.spans.find_open(phase, role) is not None:
+            return ()
+        self.state.spans.add(phase, role, at)
+        return (PhaseBegan(phase, role),)
+
+    def end(self, phase: PhaseId, at: datetime, role: Role = Role.TARGET) -> tuple[Finding, ...]:
+        index = self.state.spans.find_open(phase, role)
+        if index is None:
+            return ()
+        return (PhaseEnded(phase, role, self.state.spans.close(index, at)),)
+
+    # ---- the present --------------------------------------------------------------------------------------
+
+    def phases(self) -> tuple[PhaseRecord, ...]:
+        """In order of beginning. The same phase may be there more than once: add them up."""
+        return tuple(self.state.spans.records)
+
+    def current(self) -> tuple[PhaseId, Role]:
+        index = self._current_index()
+        if index is not None:
+            record = self.state.spans.records[index]
+            return record.phase, record.role
+        if self.state.ready:
+            return PhaseId.READY, Role.TARGET
+        return self._implied() or (PhaseId.PROCESS, Role.TARGET)
+
+    def _current_index(self) -> int | None:
+        """Where the furthest behind is; a nested phase is named in place of the one it runs in."""
+        spans = self.state.spans
+        held = [index for rank in (*self.state.known, MAIN_RANK) if (index := self._held(rank)) is not None]
+        held += [index for index in spans.open_records() if not spans.records[index].ranks]
+        nested = [index for index in held if self._is_nested(index)]
+        if held:
+            return min(nested or held)
+        return max(spans.open_records(), default=None)  # all known ranks left it: it waits to be proven over
+
+    def _held(self, rank: Rank) -> int | None:
+        index = self.state.spans.place(rank)
+        return index if index is not None and self.state.spans.is_in(rank, index) else None
+
+    def _is_nested(self, index: int) -> bool:
+        rule = self.engine.rule_of(self.state.spans.records[index].phase)
+        return rule is not None and rule.nested
+
+    def _implied(self) -> tuple[PhaseId, Role] | None:
+        """What is under way without having been announced: what comes after the phase that ended last."""
+        spans = self.state.spans
+        if spans.last is None:
+            return None
+        last = spans.records[spans.last]
+        after = self._after(last.phase)
+        if after == PhaseId.GRAPHS and self.state.no_graphs:
+            after = self._after(after)
+        if after is None:
+            return last.phase, last.role
+        first = spans.find(after, Role.TARGET) is None
+        return after, Role.TARGET if first or not self._has_rounds(after) else last.role
+
+    def _after(self, phase: PhaseId) -> PhaseId | None:
+        return next((PhaseId(rule.id) for rule in self.engine.phase if phase in rule.after), None)
+
+    def _has_rounds(self, phase: PhaseId) -> bool:
+        rule = self.engine.rule_of(phase)
+        return rule is not None and rule.rounds in {"lead", "follow"}
+
+    def places(self) -> tuple[RankView, ...]:
+        """Where each rank is; the parent process only when there are no others."""
+        views = []
+        for rank in sorted(self._tagged(), key=in_order):
+            index = self.state.spans.place(rank)
+            if index is not None:
+                record = self.state.spans.records[index]
+                ended = not self.state.spans.is_in(rank, index)
+                views.append(RankView(rank, record.phase, record.role, ended=ended))
+        return tuple(views)
+
+    def lagging(self) -> tuple[Rank, ...]:
+        """Ranks that have not ended the current phase though others have."""
+        index = self._current_index()
+        if index is None:
+            return ()
+        record = self.state.spans.records[index]
+        behind = [
+            rank for rank in self._tagged() if rank not in record.ranks or record.ranks[rank].ended is None
+        ]
+        some_ended = any(span.ended is not None for span in record.ranks.values())
+        return tuple(sorted(behind, key=in_order)) if some_ended else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """Who says something when, and where its findings go."""
+
+    found: list[Finding]
+    rank: Rank
+    member: Member
+    at: datetime
+
+
+def _rate(hit: Hit) -> float | None:
+    groups = hit.match.groupdict()
+    if not groups.get("rate") or not float(groups["rate"]):
+        return None
+    rate = float(groups["rate"])
+    return rate if groups["unit"] == "it/s" else 1 / rate

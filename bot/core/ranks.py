@@ -1,0 +1,97 @@
+"""Which rank wrote a line: by the engine's tag, by `[rank6]:`, or by the process known to be that rank."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bot.core.events import MAIN_RANK, Member, Rank
+from config.engine_file import LOOK
+
+if TYPE_CHECKING:
+    from config.engine_file import EngineFile
+
+_NUMBER = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One thing said in a line: the engine's tag and time where it has them, and the text behind them."""
+
+    text: str
+    tag: Rank | None = None
+    time: str | None = None
+    stamped: bool = False
+
+
+@dataclass(slots=True)
+class RankMemory:
+    """What was learned about who is who; plain data, kept with the tracker's state."""
+
+    pids: dict[str, Rank] = field(default_factory=dict)  # "member:pid"
+    owners: dict[Rank, Member] = field(default_factory=dict)  # who used a tag first
+
+
+def read_parts(engine: EngineFile, reading: str) -> tuple[Said, ...]:
+    """Take a line apart. A bar may stand before a stamp on the same line: those are two things said."""
+    if "\n" in reading:
+        return tuple(part for each in reading.split("\n") for part in read_parts(engine, each))
+    reader = engine.reader
+    match = reader.stamp.search(reading, 0, LOOK) if "]" in reading else None
+    if match is None:
+        return (_unstamped(engine, reading),)
+    tags = match["ranks"]
+    tag = Rank(" ".join(reader.rank.findall(tags))) if tags else None
+    said = Said(reading[match.end() :], tag, match["time"], stamped=True)
+    if match.start() and "%" in reading[: match.start()]:
+        return (Said(reading[: match.start()]), said)
+    return (said,)
+
+
+def _unstamped(engine: EngineFile, reading: str) -> Said:
+    reader = engine.reader
+    for pattern in reader.untagged:
+        match = pattern.match(reading)
+        if match is not None:
+            return Said(reading, Rank(engine.prefix.tag.format(match["rank"])))
+    for pattern in reader.times:
+        match = pattern.match(reading)
+        if match is not None:
+            return Said(reading, time=match["time"])
+    return Said(reading)
+
+
+def read_rank(memory: RankMemory, said: Said, *, pid: int | None, member: Member) -> Rank:
+    """The rank that said it; MAIN_RANK when nothing tells. Learns the process behind a tag."""
+    process = None if pid is None else f"{member}:{pid}"
+    if said.tag is None:
+        return memory.pids.get(process or "", MAIN_RANK)
+    rank = _owned(memory, _full(memory, said), member)
+    if process is not None and said.stamped:
+        memory.pids[process] = rank
+    return rank
+
+
+def _full(memory: RankMemory, said: Said) -> Rank:
+    """`[rank6]` tells no more than a number: the one known rank with that number, where there is one."""
+    tag = said.tag or MAIN_RANK
+    if said.stamped or tag in memory.owners:
+        return tag
+    alike = [rank for rank in memory.owners if tag in rank.split(" ")]
+    return alike[0] if len(alike) == 1 else tag
+
+
+def _owned(memory: RankMemory, rank: Rank, member: Member) -> Rank:
+    """Replicas on several hosts use the same tags: only the first keeps it bare."""
+    if memory.owners.setdefault(rank, member) == member:
+        return rank
+    host = member.partition("/")[0]
+    named = Rank(f"{host} {rank}")
+    memory.owners.setdefault(named, member)
+    return named
+
+
+def in_order(rank: Rank) -> tuple[str | int, ...]:
+    """A sort key that puts TP10 behind TP9."""
+    return tuple(int(part) if part.isdigit() else part for part in _NUMBER.split(rank))

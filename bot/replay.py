@@ -1,0 +1,334 @@
+"""A saved log through the same core that follows a live one: where it stands, and why it failed if it did."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from bot.core.diagnosis import Cause, Suspects
+from bot.core.events import MAIN_RANK, LogLine, Member, Origin, PhaseId, Rank, Role
+from bot.core.findings import FailureSaid, PhaseBegan, PhaseEnded, PhaseRecord, ReadySaid
+from bot.core.phases import Tracker
+from bot.core.redact import Redactor
+from bot.core.transcript import Transcript
+from config.engine_file import load_engine, load_engines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from config.engine_file import EngineFile
+
+_CHUNK = 1 << 20
+_LOOK = 5000  # lines that may pass before the engine must have shown itself
+_NOWHEN = datetime.min.replace(tzinfo=UTC)  # before the log's first time
+_MEMBER = Member("log")
+_EXIT_CODES = {"ready": 0, "failed": 3, "stalled": 4, "starting": 5}
+_EXITED = re.compile(r"Main process exited, code=(?P<code>\w+), status=(?P<status>\d+)")
+_RESULT = re.compile(r"(?:: Failed with result '(?P<result>[\w-]+)'|Failed to start )")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where a log ends. `phase`: of a failure, the one in which its root lies."""
+
+    engine: str
+    state: str  # starting, ready, failed, stalled
+    phase: PhaseId
+    role: Role
+    phases: tuple[PhaseRecord, ...]
+    ranks: dict[Rank, PhaseId]
+    cause: Cause | None
+    lines: int
+    unrecognised: int
+    lagging: tuple[Rank, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return _EXIT_CODES[self.state]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "engine": self.engine,
+            "state": self.state,
+            "phase": self.phase,
+            "role": self.role,
+            "phases": [_phase_json(record) for record in self.phases],
+            "ranks": dict(self.ranks),
+            "cause": _cause_json(self.cause),
+            "lines": self.lines,
+            "unrecognised": self.unrecognised,
+        }
+
+    def to_text(self) -> str:
+        """A summary to read."""
+        rows = [f"{self.engine}: {self.state} ({_named(self.phase, self.role)})", ""]
+        rows += [_row(record) for record in self.phases]
+        if self.lagging:
+            rows += ["", "behind: " + ", ".join(self.lagging)]
+        if self.cause is not None:
+            rows += ["", self.cause.title, *(f"  {line}" for line in self.cause.evidence), self.cause.advice]
+        rows += ["", f"{self.lines} lines, {self.unrecognised} not recognised"]
+        return "\n".join(rows)
+
+
+def replay(stream: BinaryIO, *, engine: str, idle: timedelta | None = None) -> Outcome:
+    """Read a saved log to its end. `engine`: a name, a path, or "auto"; `idle`: how long ago its last line was."""
+    lines = _read_lines(stream)
+    if engine == "auto":
+        chosen, lines = _recognise(lines)
+    else:
+        chosen = load_engine(engine)
+    reading = _Reading(chosen)
+    for line in lines:
+        reading.take(line)
+    return reading.outcome(idle)
+
+
+def _read_lines(stream: BinaryIO) -> Iterator[LogLine]:
+    transcript = Transcript(Redactor())
+    while data := stream.read(_CHUNK):
+        yield from transcript.feed(data)
+    yield from transcript.close()
+
+
+def _recognise(lines: Iterator[LogLine]) -> tuple[EngineFile, Iterable[LogLine]]:
+    """The engine whose own lines come most often at the beginning; SGLang when none shows."""
+    engines = load_engines()
+    votes = dict.fromkeys(engines, 0)
+    head: list[LogLine] = []
+    for line in lines:
+        head.append(line)
+        for name, each in engines.items():
+            votes[name] += each.is_recognised(line.reading)
+        if len(head) >= _LOOK:
+            break
+    best = max(votes, key=lambda name: (votes[name], name == "sglang"))
+    return engines[best], _chain(head, lines)
+
+
+def _chain(head: list[LogLine], rest: Iterator[LogLine]) -> Iterator[LogLine]:
+    yield from head
+    yield from rest
+
+
+@dataclass(slots=True)
+class _Start:
+    """One start of the service within the log; the last one counts."""
+
+    tracker: Tracker
+    suspects: Suspects = field(default_factory=Suspects)
+    where: tuple[PhaseId, Role] = (PhaseId.PROCESS, Role.TARGET)
+    stopping: bool = False
+    ended: str | None = None  # systemd's line about its end
+
+    @property
+    def is_over(self) -> bool:
+        return self.ended is not None or self.stopping or self.suspects.is_proven
+
+    @property
+    def is_under_way(self) -> bool:
+        began = {record.phase for record in self.tracker.phases()}
+        return self.tracker.state.ready or bool(began - {PhaseId.PROCESS, PhaseId.DISTRIBUTED})
+
+
+class _Reading:
+    """Takes a log line by line."""
+
+    def __init__(self, engine: EngineFile) -> None:
+        self._engine = engine
+        self._start = _Start(Tracker(engine))
+        self._at = _NOWHEN
+        self._stamp = ""
+        self._invocation: str | None = None
+        self._lines = 0
+        self._unrecognised = 0
+
+    def take(self, line: LogLine) -> None:
+        self._lines += not line.partial
+        self._tell_time(line)
+        if line.origin is Origin.MANAGER:
+            self._hear_manager(line.reading)
+            return
+        if line.origin is Origin.JOURNALD:
+            return
+        self._notice_start(line)
+        start = self._start
+        findings = start.tracker.read(line, member=_MEMBER, at=self._at)
+        if not start.tracker.phases() and not findings and line.reading.strip():
+            start.tracker.begin(PhaseId.PROCESS, self._at)
+        if any(isinstance(each, PhaseBegan | PhaseEnded | ReadySaid) for each in findings):
+            start.where = start.tracker.current()
+            start.stopping = start.stopping or start.where[0] is PhaseId.STOPPING
+        where = self._where_it_failed(findings)
+        start.suspects.note(line, findings, phase=where[0], role=where[1])
+
+    def _where_it_failed(self, findings: tuple[object, ...]) -> tuple[PhaseId, Role]:
+        """The phase of the rank that speaks of a failure, where it is in one of its own."""
+        said = next((each for each in findings if isinstance(each, FailureSaid)), None)
+        if said is not None and said.rank != MAIN_RANK:
+            for view in self._start.tracker.places():
+                if view.rank == said.rank and not view.ended:
+                    return view.phase, view.role
+        return self._start.where
+
+    # ---- time ---------------------------------------------------------------------------------------------
+
+    def _tell_time(self, line: LogLine) -> None:
+        if line.at is not None:
+            self._at = line.at
+            return
+        stamp = self._engine.reader.time_of(line.reading)
+        if stamp is not None and stamp != self._stamp:
+            self._stamp = stamp
+            self._at = _parse_time(stamp) or self._at
+
+    # ---- several starts in one log ------------------------------------------------------------------------
+
+    def _notice_start(self, line: LogLine) -> None:
+        renewed = line.invocation is not None and self._invocation not in {None, line.invocation}
+        if line.invocation is not None:
+            self._invocation = line.invocation
+        if renewed or (
+            (self._start.is_over or self._start.is_under_way) and self._engine.reader.starts(line.reading)
+        ):
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._unrecognised += self._start.tracker.state.unrecognised
+        self._start = _Start(Tracker(self._engine))
+
+    def _hear_manager(self, text: str) -> None:
+        start = self._start
+        exited = _EXITED.search(text)
+        if text.startswith(("Started ", "Starting ")):
+            if start.is_over or start.tracker.phases():
+                self._begin_anew()
+            self._start.tracker.begin(PhaseId.PROCESS, self._at)
+        elif text.startswith("Stopping "):
+            start.stopping = True
+            start.tracker.begin(PhaseId.STOPPING, self._at)
+            start.where = (PhaseId.STOPPING, Role.TARGET)
+        elif start.stopping:
+            return
+        elif (
+            (exited is not None and (exited["code"] != "exited" or exited["status"] != "0"))
+            or _RESULT.search(text)
+            or "killed by the OOM killer" in text
+        ):
+            start.ended = start.ended or text
+        elif text.startswith("Stopped ") or "Deactivated successfully" in text or exited is not None:
+            start.stopping = True
+
+    # ---- the end ------------------------------------------------------------------------------------------
+
+    def outcome(self, idle: timedelta | None) -> Outcome:
+        start = self._start
+        state = self._state(idle)
+        phase, role = start.where if start.tracker.phases() else start.tracker.current()
+        cause = None
+        if state == "failed":
+            suspect = start.suspects.root()
+            if suspect is not None and not start.stopping:
+                phase, role = suspect.phase, suspect.role
+            cause = start.suspects.cause() or self._ended_cause()
+        return Outcome(
+            engine=self._engine.name,
+            state=state,
+            phase=phase,
+            role=role,
+            phases=start.tracker.phases(),
+            ranks={view.rank: view.phase for view in start.tracker.places()},
+            cause=cause,
+            lines=self._lines,
+            unrecognised=self._unrecognised + start.tracker.state.unrecognised,
+            lagging=start.tracker.lagging(),
+        )
+
+    def _state(self, idle: timedelta | None) -> str:
+        start = self._start
+        if start.is_over:
+            return "failed"
+        if start.tracker.state.ready:
+            return "ready"
+        if start.suspects.is_likely:
+            return "failed"
+        patience = self._engine.patience_of(start.where[0])
+        if idle is not None and patience is not None and idle > patience:
+            return "stalled"
+        return "starting"
+
+    def _ended_cause(self) -> Cause:
+        """No line of the engine tells why: what systemd said, or that it was stopped."""
+        phase, role = self._start.where
+        suspects = Suspects()
+        said = self._start.ended
+        if said is None:
+            return Cause("stopped", "It was stopped", (), "Start it again.", MAIN_RANK, phase, role)
+        line = LogLine(text=said, reading=said)
+        suspects.note(
+            line, (FailureSaid(MAIN_RANK, said, fatal=True, secondary=False),), phase=phase, role=role
+        )
+        cause = suspects.cause()
+        assert cause is not None  # noqa: S101 - one suspect was noted
+        return cause
+
+
+def _parse_time(stamp: str) -> datetime | None:
+    """The engine writes local time without a zone: taken as UTC, durations are what counts."""
+    try:
+        return datetime.fromisoformat(stamp.replace(",", ".")).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+# ---- telling ------------------------------------------------------------------------------------------------
+
+
+def _time_json(at: datetime | None) -> str | None:
+    return None if at is None or at == _NOWHEN else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _seconds(began: datetime, ended: datetime | None) -> float | None:
+    if ended is None or _NOWHEN in {began, ended}:
+        return None
+    return round((ended - began).total_seconds(), 3)
+
+
+def _phase_json(record: PhaseRecord) -> dict[str, Any]:
+    progress = record.progress
+    return {
+        "id": record.phase,
+        "role": record.role,
+        "started": _time_json(record.began),
+        "ended": _time_json(record.ended),
+        "seconds": _seconds(record.began, record.ended),
+        "progress": None if progress is None else {"done": progress.done, "total": progress.total},
+        "ranks": {
+            rank: {"ended": _time_json(span.ended), "seconds": _seconds(span.began, span.ended)}
+            for rank, span in record.ranks.items()
+        },
+    }
+
+
+def _cause_json(cause: Cause | None) -> dict[str, Any] | None:
+    if cause is None:
+        return None
+    return {
+        "id": cause.id,
+        "title": cause.title,
+        "evidence": list(cause.evidence),
+        "advice": cause.advice,
+    }
+
+
+def _named(phase: PhaseId, role: Role) -> str:
+    return phase if role is Role.TARGET else f"{phase}, {role}"
+
+
+def _row(record: PhaseRecord) -> str:
+    seconds = _seconds(record.began, record.ended)
+    took = f"{seconds:10.1f} s" if seconds is not None else f"{'…' if record.ended is None else '?':>12}"
+    progress = f"  {record.progress.done}/{record.progress.total}" if record.progress else ""
+    return f"  {_named(record.phase, record.role):<20}{took}{progress}"

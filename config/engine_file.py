@@ -1,0 +1,298 @@
+"""An engine file: the lines an inference engine prints, which phase each belongs to, and what proves its end.
+
+The files under config/engines/ are data: a new engine is a new file there and no new code. Every rule says in
+`by` which versions printed it. A rule is either a `line`, matched at the beginning of the text that follows the
+engine's own prefix, or `anywhere`, searched for in all of it; the latter names in `has` a literal that every
+such line holds, so that most lines are dismissed without a regular expression.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationError, model_validator
+
+from bot.errors import ConfigurationInvalid
+from config.fields import parse_duration
+
+FOLDER = Path(__file__).parent / "engines"
+
+PhaseName = Literal[
+    "stopping",
+    "process",
+    "distributed",
+    "weights",
+    "memory",
+    "compile",
+    "graphs",
+    "server",
+    "warmup",
+    "smoke",
+    "ready",
+]
+Patience = Annotated[timedelta, BeforeValidator(lambda value: parse_duration(str(value)))]
+LOOK = 600  # characters; a stamp further in is part of the text
+_NAMED = re.compile(r"\(\?P<\w+>")
+
+
+class Kind(StrEnum):
+    """What a rule makes of a line it matches."""
+
+    NOISE = "noise"
+    HARMLESS = "harmless"
+    ARGUMENTS = "arguments"
+    READY = "ready"
+    FAILURE = "failure"
+    SETTLED = "settled"
+    BEGIN = "begin"
+    END = "end"
+    PROGRESS = "progress"
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Rule(Part):
+    """One line the engine prints. Exactly one of `line` and `anywhere`; `by` names the versions that print it."""
+
+    line: str | None = None
+    anywhere: str | None = None
+    has: str | None = None
+    by: str
+    role: Literal["target", "draft"] | None = None  # where the words themselves tell the model
+    fatal: bool = False  # of a failure: the engine does not survive it
+    secondary: bool = False  # of a failure: it follows from another one
+    serving: bool = False  # of noise: only an engine that serves prints it
+    other_node: bool = False  # counts only on a node that is not the first of several
+    opens: bool = False  # of progress: shows that the phase is under way even if its begin was not seen
+    oldest: bool = False  # of an end: the earliest round that is still open, not the latest
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        if (self.line is None) == (self.anywhere is None):
+            raise ValueError("needs exactly one of `line` and `anywhere`")
+        if (self.anywhere is None) != (self.has is None):
+            raise ValueError("`anywhere` and `has` go together")
+        re.compile(self.line or self.anywhere or "")
+        return self
+
+
+class PhaseRule(Part):
+    """How one canonical phase shows in the log.
+
+    `ranks`: "all" ranks print it, "some" may, or the whole service does "once". `rounds`: a second begin of the
+    same rank is the draft model's ("lead": this phase tells the rounds apart; "follow": it goes by the leading
+    phase; "again": it is the same phase once more; "none": repeats mean nothing). `after`: it is under way as soon as that phase has ended and nothing
+    else has begun. `ends`: phases its begin and end prove over for that rank ("*" all). `merged`: several
+    begins and ends in a row are one phase, over when something else begins.
+    """
+
+    id: PhaseName
+    ranks: Literal["all", "some", "once"] = "once"
+    rounds: Literal["none", "again", "lead", "follow"] = "none"
+    patience: Patience
+    after: tuple[PhaseName, ...] = ()
+    ends: tuple[str, ...] = ()
+    merged: bool = False
+    nested: bool = False  # runs inside another phase and is named in its place
+    begin: tuple[Rule, ...] = ()
+    progress: tuple[Rule, ...] = ()
+    end: tuple[Rule, ...] = ()
+
+
+class Prefix(Part):
+    """How the engine marks its lines.
+
+    `stamp` is searched for near the beginning of a line, and has the groups `time` and `ranks`; `rank` finds
+    the single tags within `ranks`; `untagged` are other ways a line tells its rank (group `rank`), `tag` how
+    that rank is then called.
+    """
+
+    stamp: str
+    rank: str
+    untagged: tuple[str, ...] = ()
+    tag: str = "rank{}"
+    times: tuple[str, ...] = ()  # other ways a line tells the time, group `time`
+
+
+class Arguments(Part):
+    """The line that prints the launch arguments, and where it tells how many ranks a node has."""
+
+    begin: tuple[Rule, ...] = ()
+    sizes: dict[str, str] = {}  # name → pattern with one group
+    no_graphs: str | None = None  # pattern that tells that no graphs will be captured
+
+
+class EngineFile(Part):
+    """One engine, compiled. `read` tells what a line's text is."""
+
+    name: str
+    title: str
+    recognise: tuple[str, ...]  # lines that only this engine prints, for `auto`
+    prefix: Prefix
+    arguments: Arguments = Arguments()
+    phase: tuple[PhaseRule, ...]
+    ready: tuple[Rule, ...]
+    settled: tuple[Rule, ...] = ()  # all phases of that rank are over
+    failure: tuple[Rule, ...] = ()
+    noise: tuple[Rule, ...] = ()
+    harmless: tuple[Rule, ...] = ()
+    _reader: Reader = PrivateAttr()
+
+    def model_post_init(self, _context: object, /) -> None:
+        self._reader = Reader(self)
+
+    def read(self, text: str) -> Hit | None:
+        """What the text behind the prefix is; None when the file does not know it."""
+        return self._reader.read(text)
+
+    @property
+    def reader(self) -> Reader:
+        return self._reader
+
+    def rule_of(self, phase: str) -> PhaseRule | None:
+        return self._reader.by_phase.get(phase)
+
+    def patience_of(self, phase: str) -> timedelta | None:
+        rule = self.rule_of(phase)
+        return rule.patience if rule else None
+
+    def is_recognised(self, reading: str) -> bool:
+        """Whether this line, as read, is one that only this engine prints."""
+        return self._reader.recognise.search(reading) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A rule and where it matched; `phase` is set for begins, ends and progress."""
+
+    kind: Kind
+    rule: Rule
+    match: re.Match[str]
+    phase: PhaseRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    kind: Kind
+    rule: Rule
+    pattern: re.Pattern[str]
+    phase: PhaseRule | None
+
+
+class Reader:
+    """The rules of one engine file as few regular expressions: one for all beginnings, one per literal."""
+
+    def __init__(self, engine: EngineFile) -> None:
+        rules = list(_in_order(engine))
+        anchored = [each for each in rules if each.rule.line is not None]
+        self._anchored = {f"r{index}": each for index, each in enumerate(anchored)}
+        self._combined = re.compile("|".join(_branch(name, each) for name, each in self._anchored.items()))
+        self._anywhere = [(each.rule.has or "", each) for each in rules if each.rule.anywhere is not None]
+        self.by_phase = {phase.id: phase for phase in engine.phase}
+        self.recognise = re.compile("|".join(f"(?:{each})" for each in engine.recognise) or "(?!)")
+        self.stamp = re.compile(engine.prefix.stamp)
+        self.rank = re.compile(engine.prefix.rank)
+        self.untagged = tuple(re.compile(each) for each in engine.prefix.untagged)
+        self.times = tuple(re.compile(each) for each in engine.prefix.times)
+        self.sizes = {name: re.compile(each) for name, each in engine.arguments.sizes.items()}
+        self._starts = tuple(re.compile(each.line) for each in engine.arguments.begin if each.line)
+        self.no_graphs = re.compile(engine.arguments.no_graphs or "(?!)")
+
+    def time_of(self, reading: str) -> str | None:
+        """The time a line tells of itself, as it is written there."""
+        match = self.stamp.search(reading, 0, LOOK) if "]" in reading else None
+        if match is not None:
+            return match["time"]
+        for pattern in self.times:
+            match = pattern.match(reading)
+            if match is not None:
+                return match["time"]
+        return None
+
+    def starts(self, reading: str) -> bool:
+        """Whether the line prints the arguments of a new start."""
+        if not self._starts:
+            return False
+        match = self.stamp.search(reading, 0, LOOK)
+        at = match.end() if match else 0
+        return any(pattern.match(reading, at) for pattern in self._starts)
+
+    def read(self, text: str) -> Hit | None:
+        match = self._combined.match(text)
+        if match is not None and match.lastgroup is not None:
+            each = self._anchored[match.lastgroup]
+            found = each.pattern.match(text)
+            if found is not None:
+                return Hit(each.kind, each.rule, found, each.phase)
+        for literal, each in self._anywhere:
+            if literal in text:
+                last = None
+                for last in each.pattern.finditer(text):  # noqa: B007 - a redrawn bar: the last state counts
+                    pass
+                if last is not None:
+                    return Hit(each.kind, each.rule, last, each.phase)
+        return None
+
+
+def _branch(name: str, each: _Compiled) -> str:
+    """One alternative of the combined pattern; the rule's own groups are kept nameless in it."""
+    return f"(?P<{name}>{_NAMED.sub('(?:', each.rule.line or '')})"
+
+
+def _in_order(engine: EngineFile) -> list[_Compiled]:
+    """First what is cheap and frequent, last what could match too much."""
+    groups: list[tuple[Kind, PhaseRule | None, tuple[Rule, ...]]] = [
+        (Kind.NOISE, None, engine.noise),
+        (Kind.READY, None, engine.ready),
+        (Kind.SETTLED, None, engine.settled),
+        (Kind.ARGUMENTS, None, engine.arguments.begin),
+    ]
+    for phase in engine.phase:
+        groups.append((Kind.BEGIN, phase, phase.begin))
+        groups.append((Kind.END, phase, phase.end))
+        groups.append((Kind.PROGRESS, phase, phase.progress))
+    groups.append((Kind.HARMLESS, None, engine.harmless))
+    groups.append((Kind.FAILURE, None, engine.failure))
+    return [
+        _Compiled(kind, rule, re.compile(rule.line or rule.anywhere or ""), phase)
+        for kind, phase, rules in groups
+        for rule in rules
+    ]
+
+
+@cache
+def load_engine(name_or_path: str | Path) -> EngineFile:
+    """Load by name ("sglang") or path. Raises ConfigurationInvalid naming file and key."""
+    path = FOLDER / f"{name_or_path}.toml"
+    if not path.is_file():
+        path = Path(name_or_path)
+    try:
+        return EngineFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        known = ", ".join(sorted(each.stem for each in FOLDER.glob("*.toml")))
+        raise ConfigurationInvalid(
+            (f"no engine file {str(name_or_path)!r}; allowed: {known}, or a path",)
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationInvalid((f"{path}: is no TOML: {error}",)) from error
+    except ValidationError as error:
+        raise ConfigurationInvalid(tuple(_fault(path, each) for each in error.errors())) from error
+
+
+def _fault(path: Path, detail: object) -> str:
+    assert isinstance(detail, dict)  # noqa: S101 - pydantic's own shape
+    return f"{path}: {'.'.join(str(part) for part in detail['loc'])}: {detail['msg']}"
+
+
+def load_engines() -> dict[str, EngineFile]:
+    """Every engine file that comes with the product, by name."""
+    return {path.stem: load_engine(path.stem) for path in sorted(FOLDER.glob("*.toml"))}
