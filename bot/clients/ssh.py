@@ -1,0 +1,158 @@
+"""A GPU host over SSH: orders to systemd, what it says, its journal, and ways to its ports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.clients import ssh_errors, ssh_journal, ssh_listener
+from bot.clients.ssh_link import Finished, Link
+from bot.clients.ssh_tunnel import Tunnels
+from bot.core.events import Cursor, HostName, InvocationId, UnitName, UnitState, Verb
+from bot.core.unit import SHOW_PROPERTIES, is_unit_name, parse_show, read_properties
+from bot.errors import HostError, HostUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+    from datetime import timedelta
+    from pathlib import Path
+
+    from bot.core.journal import Position
+    from config.services import HostSection
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_ORDERS = (Verb.RESTART, Verb.START, Verb.STOP)
+
+
+class Host:
+    """One host of the configuration. Connects when first needed, and again when the connection was lost.
+
+    Every method raises a HostError that names the host, what failed and the way out; `scope` is "system" or
+    "user" as in the configuration.
+    """
+
+    def __init__(
+        self,
+        name: HostName,
+        section: HostSection,
+        *,
+        connect_timeout: float = 15,
+        command_timeout: float = 30,
+        keepalive: float = 15,
+    ) -> None:
+        self.name = name
+        self.section = section
+        self._link = Link(
+            name,
+            section,
+            connect_timeout=connect_timeout,
+            command_timeout=command_timeout,
+            keepalive=keepalive,
+        )
+        self._tunnels = Tunnels(self._link)
+
+    async def change(self, unit: UnitName, verb: Verb, *, scope: str) -> None:
+        """Tell systemd once; that it accepted is all this says, what comes of it `show` tells.
+
+        An error whose `sent` is true: the order went out and its answer did not come, so it may be under way.
+        """
+        self._check(unit)
+        if verb not in _ORDERS:
+            raise ValueError(f"{verb} is no order to systemd")
+        sudo = ("sudo", "-n") if self.section.sudo and scope == "system" else ()
+        finished = await self._link.run((*sudo, *_systemctl(scope), str(verb), "--no-block", unit))
+        if finished.status:
+            raise ssh_errors.change_failure(
+                finished.complaint, name=self.name, unit=unit, verb=verb, section=self.section
+            )
+
+    async def show(self, unit: UnitName, *, scope: str) -> UnitState:
+        """The unit's state now; one that systemd does not know has `load` "not-found"."""
+        return parse_show(await self._show(unit, SHOW_PROPERTIES, scope=scope))
+
+    async def _show(self, unit: UnitName, properties: tuple[str, ...], *, scope: str) -> str:
+        self._check(unit)
+        finished = await self._link.run((*_systemctl(scope), "show", unit, "-p", ",".join(properties)))
+        if finished.status:
+            raise ssh_errors.show_failure(finished.complaint, name=self.name, unit=unit, section=self.section)
+        return finished.out
+
+    async def journal_end(self, *, scope: str) -> Cursor | None:
+        """Where the journal ends now; None while it is empty."""
+        return await ssh_journal.read_end(self._link, scope=scope)
+
+    def follow_journal(
+        self,
+        unit: UnitName,
+        *,
+        scope: str,
+        position: Position | None = None,
+        invocation: InvocationId | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """Bytes of `journalctl -f -o json --all`, cut anywhere, for as long as the link lives.
+
+        From `position` on, else one start's lines, else what comes from now on. Whoever does not read makes
+        the host wait. Ends with an error only: HostUnreachable, PermissionRefused. Closing it ends the
+        remote process.
+        """
+        self._check(unit)
+        arguments = ssh_journal.follow_arguments(unit, scope=scope, position=position, invocation=invocation)
+        return ssh_journal.follow(self._link, arguments, scope=scope)
+
+    def read_journal(
+        self,
+        unit: UnitName,
+        *,
+        scope: str,
+        invocation: InvocationId | None = None,
+        since: timedelta | None = None,
+        lines: int | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """The bytes of what is there: one start's or the unit's, no older than `since`, the last `lines`."""
+        self._check(unit)
+        arguments = ssh_journal.read_arguments(
+            unit, scope=scope, invocation=invocation, since=since, lines=lines
+        )
+        return ssh_journal.read(self._link, arguments, scope=scope)
+
+    async def boot_id(self) -> str:
+        """32 hex digits, new at each boot; the journal's `_BOOT_ID` is the same."""
+        finished = await self._link.run(("cat", _BOOT_ID))
+        if finished.status:
+            raise HostUnreachable(
+                self.name, f"{self.name}: no boot id: {ssh_errors.quote(finished.complaint)}."
+            )
+        return finished.out.strip().replace("-", "")
+
+    async def listener_belongs(self, port: int, unit: UnitName, *, scope: str) -> bool | None:
+        """Whether what listens on the port runs in the unit; None where the host does not tell."""
+        shown = await self._show(unit, ("ControlGroup",), scope=scope)
+        group = read_properties(shown).get("ControlGroup", "")
+        return await ssh_listener.belongs(self.run, port=port, unit_group=group)
+
+    async def tunnel(self, host: str, port: int) -> Path:
+        """A unix socket whose connections come out at `host:port` as the host sees it. Ask each time."""
+        return await self._tunnels.path_to(host, port)
+
+    async def knock(self, host: str, port: int) -> HostError | None:
+        """Why the host cannot reach `host:port`; None when something accepts.
+
+        A tunnel only hangs up, whatever the reason.
+        """
+        return await self._link.knock(host, port)
+
+    async def run(self, arguments: Sequence[str]) -> Finished:
+        """A fixed argument list, run to its end, whatever its status; no shell reads the arguments."""
+        return await self._link.run(arguments)
+
+    async def close(self) -> None:
+        """May be called twice."""
+        await self._tunnels.close()
+        await self._link.close()
+
+    def _check(self, unit: UnitName) -> None:
+        if not is_unit_name(unit):
+            raise ssh_errors.unit_unknown(self.name, unit)
+
+
+def _systemctl(scope: str) -> tuple[str, ...]:
+    return ("systemctl", "--user") if scope == "user" else ("systemctl",)
