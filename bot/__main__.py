@@ -1,0 +1,223 @@
+"""The `kimi-bot` command: run, demo, check, replay, manifest, host-setup."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bot.check import check, render_findings
+from bot.errors import ConfigurationInvalid, KimiError
+from bot.host_setup import render_host_setup
+from bot.practice.demo import DEFAULT_SPEED, Demo
+from bot.practice.scenarios import SCENARIOS
+from bot.replay import replay
+from bot.run import parse_listen, run
+from config.fields import parse_duration
+from config.loading import load_configuration
+from config.settings import config_path, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+MANIFEST = Path(__file__).parent.parent / "config" / "slack-manifest.json"
+BAD_CONFIGURATION = 2
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit status is part of the public contract."""
+    options = make_parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except ConfigurationInvalid as error:
+        _complain(*error.faults)
+        return BAD_CONFIGURATION
+    except KimiError as error:
+        _complain(str(error))
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # `kimi-bot … | head`: nobody reads any more, and Python must not complain of it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _complain(*lines: str) -> None:
+    for line in lines:
+        print(f"kimi-bot: {line}", file=sys.stderr)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kimi-bot",
+        description="Restarts LLM services on GPU hosts from Slack and tells one thread what they are doing.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        own = commands.add_parser(command.name, help=command.help, description=command.help)
+        command.describe(own)
+        own.set_defaults(command=command.run)
+    return parser
+
+
+def _config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="F", help="the configuration, else $KIMI_CONFIG")
+
+
+def _path(options: argparse.Namespace) -> Path:
+    return Path(options.config or config_path(os.environ))
+
+
+# run
+
+
+def _describe_run(parser: argparse.ArgumentParser) -> None:
+    _config(parser)
+    parser.add_argument("--http", action="store_true", help="listen for Slack's requests, not Socket Mode")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:3000", metavar="HOST:PORT", help="where --http listens"
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    listen = parse_listen(options.listen) if options.http else None
+    path = _path(options)
+    configuration, settings = None, None
+    faults: list[str] = []
+    try:
+        configuration = load_configuration(path)
+    except ConfigurationInvalid as error:
+        faults.extend(error.faults)
+    try:
+        settings = read_settings(os.environ, http=options.http)
+    except ConfigurationInvalid as error:
+        faults.extend(error.faults)
+    if configuration is None or settings is None:
+        raise ConfigurationInvalid(tuple(faults))
+    return asyncio.run(run(configuration, settings, folder=path.parent, listen=listen))
+
+
+# demo
+
+
+def _describe_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", type=int, default=0, metavar="P", help="of the practice workspace's page")
+    parser.add_argument("--say", action="append", default=[], metavar="WORDS", help="type this, then end")
+    parser.add_argument("--scenario", default="healthy", choices=sorted(SCENARIOS), help="what happens")
+    parser.add_argument(
+        "--speed", type=_speed, default=DEFAULT_SPEED, metavar="X", help="told time over real"
+    )
+
+
+def _speed(text: str) -> float:
+    speed = float(text)
+    if not 0.1 <= speed <= 1000:  # noqa: PLR2004 - beyond, nothing can be followed
+        raise argparse.ArgumentTypeError("allowed: 0.1 to 1000")
+    return speed
+
+
+def _demo(options: argparse.Namespace) -> int:
+    demo = Demo(
+        scenario=SCENARIOS[options.scenario],
+        speed=options.speed,
+        port=options.port,
+        say=tuple(options.say),
+        show=lambda text: print(text, flush=True),
+    )
+    return asyncio.run(demo.run())
+
+
+# check
+
+
+def _describe_check(parser: argparse.ArgumentParser) -> None:
+    _config(parser)
+    parser.add_argument("--offline", action="store_true", help="the configuration alone")
+
+
+def _check(options: argparse.Namespace) -> int:
+    findings = asyncio.run(check(_path(options), os.environ, offline=options.offline))
+    print(render_findings(findings))
+    return 0 if all(finding.good for finding in findings) else 1
+
+
+# replay
+
+
+def _describe_replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a saved log, or - for standard input")
+    parser.add_argument("--engine", default="auto", metavar="NAME", help="which engine printed it")
+    parser.add_argument("--idle", type=_duration, metavar="30m", help="how long ago its last line was")
+    parser.add_argument("--json", action="store_true", help="print one object")
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _replay(options: argparse.Namespace) -> int:
+    try:
+        with sys.stdin.buffer if options.file == "-" else Path(options.file).open("rb") as stream:
+            outcome = replay(stream, engine=options.engine, idle=options.idle)
+    except OSError as error:
+        _complain(f"{options.file}: cannot be read: {error.strerror or error}")
+        return BAD_CONFIGURATION
+    print(json.dumps(outcome.to_json(), ensure_ascii=False) if options.json else outcome.to_text())
+    return outcome.exit_code
+
+
+# manifest, host-setup
+
+
+def _nothing(_: argparse.ArgumentParser) -> None:
+    """A command without options."""
+
+
+def _manifest(_: argparse.Namespace) -> int:
+    print(MANIFEST.read_text(encoding="utf-8"), end="")
+    return 0
+
+
+def _describe_host_setup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("service", nargs="+", metavar="SERVICE")
+    _config(parser)
+
+
+def _host_setup(options: argparse.Namespace) -> int:
+    print(render_host_setup(load_configuration(_path(options)), options.service), end="")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    help: str
+    describe: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+COMMANDS = (
+    Command("run", "run the bot", _describe_run, _run),
+    Command(
+        "demo", "everything embedded: practice workspace, GPU host, engine, Redis", _describe_demo, _demo
+    ),
+    Command("check", "check configuration, Redis, Slack, hosts and services", _describe_check, _check),
+    Command("replay", "tell what a saved log says of a start", _describe_replay, _replay),
+    Command("manifest", "print the Slack app manifest", _nothing, _manifest),
+    Command("host-setup", "print what to run on a service's host", _describe_host_setup, _host_setup),
+)
+
+if __name__ == "__main__":
+    sys.exit(main())

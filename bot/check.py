@@ -1,0 +1,192 @@
+"""`kimi-bot check`: looks at everything the bot will need, and says how to mend what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.app import load_engines_of, read_keys
+from bot.clients.probe import Probe
+from bot.clients.slack import connect_slack
+from bot.clients.slack_account import look_up_account
+from bot.clients.slack_calls import call
+from bot.clients.ssh import Host
+from bot.clients.store import Store
+from bot.core.events import HostName, UnitName
+from bot.errors import ConfigurationInvalid, HostError, KimiError, SlackError, StoreUnavailable
+from bot.host_setup import ORDERS
+from bot.standing import doubt_answer
+from config.loading import load_configuration
+from config.settings import Settings, read_api_key, read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    from config.services import Configuration, ServiceSection
+
+# Needed by what the bot calls; the manifest asks for the same.
+SCOPES = frozenset(
+    {
+        "commands", "chat:write", "chat:write.public", "files:write", "app_mentions:read", "channels:read",
+        "groups:read", "channels:history", "groups:history", "users:read", "usergroups:read",
+    }
+)  # fmt: skip
+_PROBE_WITHIN = 25.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One row; `words` say what was seen, and where it is not good how to mend it."""
+
+    subject: str
+    good: bool
+    words: str
+
+
+async def check(path: Path, environ: Mapping[str, str], *, offline: bool) -> list[Finding]:
+    """Everything that can be looked at; what hangs on a broken part is left out."""
+    findings: list[Finding] = []
+    configuration = _configuration(path, environ, findings)
+    settings = None if offline else _settings(environ, findings)
+    if configuration is None or offline:
+        return findings
+    if settings is not None:
+        findings.append(await _redis(settings.redis_url or configuration.redis.url))
+        findings.extend(await _slack(configuration, settings))
+    hosts = {name: Host(HostName(name), section) for name, section in configuration.hosts.items()}
+    try:
+        for name, host in hosts.items():
+            findings.append(await _host(name, host))
+        for name, section in configuration.services.items():
+            findings.extend(await _service(name, section, hosts, environ))
+    finally:
+        for host in hosts.values():
+            await host.close()
+    return findings
+
+
+def _configuration(path: Path, environ: Mapping[str, str], findings: list[Finding]) -> Configuration | None:
+    try:
+        configuration = load_configuration(path)
+        load_engines_of(configuration, folder=path.parent)
+        read_keys(configuration, environ)
+    except ConfigurationInvalid as error:
+        findings.extend(Finding("configuration", good=False, words=fault) for fault in error.faults)
+        return None
+    counted = f"{len(configuration.services)} services on {len(configuration.hosts)} hosts"
+    findings.append(Finding("configuration", good=True, words=f"{path}: {counted}"))
+    return configuration
+
+
+def _settings(environ: Mapping[str, str], findings: list[Finding]) -> Settings | None:
+    try:
+        return read_settings(environ)
+    except ConfigurationInvalid as error:
+        findings.extend(Finding("environment", good=False, words=fault) for fault in error.faults)
+        return None
+
+
+async def _redis(url: str) -> Finding:
+    try:
+        store = await Store.open(url)
+    except StoreUnavailable as error:
+        return Finding("redis", good=False, words=str(error))
+    await store.close()
+    return Finding("redis", good=True, words="answers")
+
+
+async def _slack(configuration: Configuration, settings: Settings) -> list[Finding]:
+    client = connect_slack(settings.bot_token.get_secret_value(), settings.slack_api_url)
+    try:
+        account = await look_up_account(client)
+    except SlackError as error:
+        words = f"{error}: take the bot token from OAuth & Permissions again"
+        return [Finding("slack token", good=False, words=words)]
+    findings = [Finding("slack token", good=True, words=f"{account.user} in {account.team}")]
+    missing = sorted(SCOPES - account.scopes)
+    words = f"add {', '.join(missing)} and reinstall the app" if missing else "all there"
+    findings.append(Finding("slack scopes", good=not missing, words=words))
+    channels = dict.fromkeys(map(configuration.channel_of, configuration.services))
+    findings.extend([await _channel(client, channel) for channel in channels])
+    return findings
+
+
+async def _channel(client: AsyncWebClient, channel: str) -> Finding:
+    subject = f"channel {channel}"
+    try:
+        answer = await call(client, "conversations.info", {"channel": channel})
+    except SlackError as error:
+        return Finding(subject, good=False, words=f"{error}: invite the bot with /invite")
+    info = answer.get("channel") or {}
+    if info.get("is_archived"):
+        return Finding(subject, good=False, words="is archived: name another")
+    if not info.get("is_member"):
+        return Finding(subject, good=False, words="the bot is no member: invite it with /invite")
+    return Finding(subject, good=True, words=f"#{info.get('name')}")
+
+
+async def _host(name: str, host: Host) -> Finding:
+    try:
+        await host.boot_id()
+        await host.journal_end(scope="system")
+    except HostError as error:
+        return Finding(f"host {name}", good=False, words=str(error))
+    return Finding(f"host {name}", good=True, words="key and login accepted, journal readable")
+
+
+async def _service(
+    name: str, section: ServiceSection, hosts: Mapping[str, Host], environ: Mapping[str, str]
+) -> list[Finding]:
+    findings = [
+        await _unit(UnitName(member.unit), hosts[member.host], scope=section.scope)
+        for member in section.units
+    ]
+    first = hosts[section.units[0].host] if section.reach == "ssh" else None
+    probe = Probe(section, host=first, api_key=read_api_key(environ, section.api_key_env))
+    try:
+        async with asyncio.timeout(_PROBE_WITHIN):
+            problem = doubt_answer(await probe.check(), model=section.model)
+    except TimeoutError:
+        problem = f"{section.url} does not answer within {_PROBE_WITHIN:g} s."
+    finally:
+        await probe.close()
+    findings.append(
+        Finding(f"service {name}", good=problem is None, words=problem or f"serves {section.model}")
+    )
+    return findings
+
+
+async def _unit(unit: UnitName, host: Host, *, scope: str) -> Finding:
+    subject = f"unit {unit}"
+    try:
+        state = await host.show(unit, scope=scope)
+        if state.load != "loaded":
+            return Finding(subject, good=False, words=f"{host.name}: is {state.load}: name one that is there")
+        refused = await _refused_orders(unit, host) if host.section.sudo and scope == "system" else []
+    except KimiError as error:
+        return Finding(subject, good=False, words=str(error))
+    if refused:
+        words = f"{host.name}: sudo refuses {', '.join(refused)}: see kimi-bot host-setup"
+        return Finding(subject, good=False, words=words)
+    return Finding(subject, good=True, words=f"{host.name}: {state.active} ({state.sub})")
+
+
+async def _refused_orders(unit: UnitName, host: Host) -> list[str]:
+    """`sudo -l` with a command says whether it would be let through, and does nothing."""
+    orders: dict[str, Sequence[str]] = {
+        order: ("sudo", "-n", "-l", "systemctl", order, "--no-block", unit) for order in ORDERS
+    }
+    return [order for order, arguments in orders.items() if (await host.run(arguments)).status]
+
+
+def render_findings(findings: Sequence[Finding]) -> str:
+    """A table: mark, subject, words."""
+    width = max((len(finding.subject) for finding in findings), default=0)
+    return "\n".join(
+        f"{'ok   ' if finding.good else 'WRONG'} {finding.subject:<{width}}  {finding.words}"
+        for finding in findings
+    )

@@ -1,0 +1,104 @@
+"""What to run on the host of a service: the user, its key's restrictions, and the exact sudoers lines."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bot.errors import ConfigurationInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from config.services import Configuration, HostSection, ServiceSection
+
+ORDERS = ("start", "stop", "restart")
+_SPECIAL = re.compile(r"([,:=\\])")  # in a sudoers argument these stand behind a backslash
+
+
+def render_host_setup(configuration: Configuration, names: Sequence[str]) -> str:
+    """A shell script for each host of the named services. ConfigurationInvalid where a name is none."""
+    unknown = [name for name in names if name not in configuration.services]
+    if unknown:
+        known = ", ".join(configuration.services)
+        raise ConfigurationInvalid(
+            tuple(f"SERVICE: {name} is not configured; allowed: {known}" for name in unknown)
+        )
+    services = {name: configuration.services[name] for name in names}
+    hosts = dict.fromkeys(member.host for service in services.values() for member in service.units)
+    return "\n".join(_host(host, configuration.hosts[host], services) for host in hosts)
+
+
+def sudoers_lines(user: str, units: Sequence[str]) -> list[str]:
+    """One line an order and unit: exactly what the bot runs, and nothing else."""
+    return [
+        f"{user} ALL=(root) NOPASSWD: /usr/bin/systemctl {order} --no-block {_escape(unit)}"
+        for unit in units
+        for order in ORDERS
+    ]
+
+
+def _escape(unit: str) -> str:
+    return _SPECIAL.sub(r"\\\1", unit)
+
+
+def _host(name: str, host: HostSection, services: dict[str, ServiceSection]) -> str:
+    own = [service for service in services.values() if any(member.host == name for member in service.units)]
+    user = shlex.quote(host.user)
+    return "\n".join(
+        (
+            f"# On {name} ({host.address}), as root. Read it before you run it.",
+            f"id {user} >/dev/null 2>&1 || useradd --system --create-home --shell /bin/sh {user}",
+            f"usermod --append --groups systemd-journal {user}   # reads the journal, changes nothing",
+            "",
+            *_authorise(host, own),
+            "",
+            *_sudo(name, host, own),
+        )
+    )
+
+
+def _authorise(host: HostSection, services: Sequence[ServiceSection]) -> tuple[str, ...]:
+    """The key may run commands and reach the engines' ports; no terminal, no agent, no other port."""
+    ports = dict.fromkeys(_destination(service.url) for service in services if service.reach == "ssh")
+    opened = "".join(f',permitopen="{port}"' for port in ports)
+    options = f"restrict,port-forwarding{opened}" if ports else "restrict"
+    user, home = shlex.quote(host.user), f"~{host.user}"
+    return (
+        f"install -d -m 700 -o {user} -g {user} {home}/.ssh",
+        f"# KEY is the bot's public key: {host.identity_file}.pub on the bot's machine.",
+        f'echo {shlex.quote(options)} "$KEY" >> {home}/.ssh/authorized_keys',
+        f"chown {user}: {home}/.ssh/authorized_keys && chmod 600 {home}/.ssh/authorized_keys",
+    )
+
+
+def _destination(url: str) -> str:
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{port}"
+
+
+def _sudo(name: str, host: HostSection, services: Sequence[ServiceSection]) -> tuple[str, ...]:
+    units = [
+        member.unit
+        for service in services
+        if service.scope == "system"
+        for member in service.units
+        if member.host == name
+    ]
+    if not units:
+        return (f"loginctl enable-linger {shlex.quote(host.user)}   # its own units run without a login",)
+    if not host.sudo:
+        return (
+            f"# hosts.{name}.sudo is false: set it to true, else polkit must allow {host.user} to do it.",
+        )
+    return (
+        "cat > /etc/sudoers.d/kimi <<'END'",
+        *sudoers_lines(host.user, units),
+        "END",
+        "chmod 440 /etc/sudoers.d/kimi && visudo --check --file /etc/sudoers.d/kimi",
+        "",
+    )

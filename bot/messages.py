@@ -1,0 +1,111 @@
+"""Turns what the core orders to be told into messages for the outbox."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from bot.clients.records import FileNote, Outgoing
+from bot.core.render import render_reply, render_root
+from bot.core.words import name_doing, name_units
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.actions import PostReply, StartupView
+    from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName
+    from bot.core.tail import TailFile
+
+
+def describe_present(view: StartupView) -> str:
+    """The present in a few plain words, for who meets a held service: `loading weights, 12 of 64 shards`."""
+    doing = name_doing(view.phase, view.role)
+    for seen in view.phases:
+        if (seen.phase, seen.role) == (view.phase, view.role) and seen.progress:
+            counted = f"{seen.progress.done} of {seen.progress.total} {name_units(view.phase)}"
+            return f"{doing}, {counted}"
+    return doing
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """An upload with its bytes; the outbox keeps the two together."""
+
+    outgoing: Outgoing
+    content: bytes
+
+
+def root_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
+    message = render_root(view)
+    return Outgoing(
+        id=f"{view.operation}:root",
+        thread=view.operation,
+        kind="root",
+        channel=channel,
+        text=message.text,
+        blocks=message.blocks,
+    )
+
+
+def edit_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
+    message = render_root(view)
+    return Outgoing(
+        id=f"{view.operation}:edit",
+        thread=view.operation,
+        kind="edit",
+        channel=channel,
+        text=message.text,
+        blocks=message.blocks,
+    )
+
+
+def reply_message(order: PostReply, view: StartupView, *, channel: ChannelId) -> Outgoing:
+    message = render_reply(order.reply, view)
+    return Outgoing(
+        id=f"{view.operation}:{order.sequence}",
+        thread=view.operation,
+        kind="reply",
+        channel=channel,
+        text=message.text,
+        blocks=message.blocks,
+        broadcast=order.broadcast,
+    )
+
+
+def name_file(service: ServiceName, began: datetime) -> str:
+    """`kimi-k2.5-2026-05-29T2349Z.log`: sorts by time, and no character a shell or Slack minds."""
+    return f"{service}-{began.astimezone(UTC):%Y-%m-%dT%H%MZ}.log"
+
+
+def describe_tail(tail: TailFile) -> str:
+    """`4,212 lines, 2 secrets masked`."""
+    lines = "1 line" if tail.lines == 1 else f"{tail.lines:,} lines"
+    if not tail.masked:
+        return lines
+    return f"{lines}, {'1 secret' if tail.masked == 1 else f'{tail.masked:,} secrets'} masked"
+
+
+def tail_letter(
+    tail: TailFile,
+    *,
+    identity: str,
+    thread: OperationId | str,
+    channel: ChannelId,
+    name: str,
+    comment: str,
+    thread_ts: MessageTs | None = None,
+) -> Letter:
+    """`tail` as a file, introduced by `comment` and by how long it is and how many secrets were masked."""
+    described = f"{comment} `{name}` ({describe_tail(tail)})"
+    note = FileNote(name=name, title=name, comment=described, lines=tail.lines, masked=tail.masked)
+    outgoing = Outgoing(
+        id=identity,
+        thread=thread,
+        kind="upload",
+        channel=channel,
+        thread_ts=thread_ts,
+        text=described,
+        file=note,
+    )
+    return Letter(outgoing, tail.text.encode("utf-8", "surrogateescape"))

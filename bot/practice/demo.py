@@ -1,0 +1,192 @@
+"""`kimi-bot demo`: types into the practice workspace and prints the thread as it grows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bot.app import App
+from bot.core.actions import Pace, Verdict
+from bot.core.blocks import Message
+from bot.core.events import ServiceName
+from bot.core.terminal import render_terminal
+from bot.practice.scenarios import Scenario
+from bot.practice.workspace import ALICE, CHANNEL, CHANNEL_NAME, NAMES, SERVICE, PracticeWorkspace
+from bot.run import configure_logging
+
+if TYPE_CHECKING:
+    from bot.clients.records import Operation
+    from bot.practice.slack_state import Change, PostedMessage
+
+DEFAULT_SPEED = 15.0  # a start of seven minutes in half a one
+HEALTHY, FAILED, STALLED = 0, 3, 4
+_ENDS: dict[str, int] = {Verdict.FAILED: FAILED}
+_ANSWER_WITHIN = 30.0  # real seconds for what a verb answers at once
+_STALL_STANDS = 3.0  # real seconds a reported stall must last to be the end of the demo
+_LOOK_EVERY = 0.1
+_EDIT_EVERY = 2.0  # real seconds between two printed presents
+_LONG_VERBS = frozenset({"restart", "start", "stop", "watch"})
+
+
+@dataclass(slots=True)
+class Demo:
+    """One run; `show` gets each piece of text for the terminal."""
+
+    scenario: Scenario
+    speed: float
+    port: int
+    say: tuple[str, ...]
+    show: Callable[[str], None]
+
+    async def run(self) -> int:
+        """0 healthy, 3 failed, 4 stalled; without anything to say, 0 when interrupted."""
+        configure_logging(level=logging.ERROR)
+        workspace = PracticeWorkspace(self.scenario, speed=self.speed, port=self.port)
+        self.show(f"kimi practice workspace · scenario {self.scenario.name}: {self.scenario.title}")
+        try:
+            app = await workspace.start()
+            if not self.say:
+                return await self._stay(workspace)
+            typist = Typist(workspace, app, show=self.show)
+            return await typist.type_all(self.say)
+        finally:
+            await workspace.stop()
+
+    async def _stay(self, workspace: PracticeWorkspace) -> int:
+        self.show(f"Open {workspace.slack.url} and type: /kimi restart kimi-k2.5    (Ctrl-C ends)")
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await stop.wait()
+        return HEALTHY
+
+
+@dataclass(slots=True)
+class Typist:
+    """A person at the keyboard: types a line, reads what comes, presses what must be confirmed."""
+
+    workspace: PracticeWorkspace
+    app: App
+    show: Callable[[str], None]
+    _printer: Printer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._printer = Printer(self.workspace, show=self.show)
+
+    async def type_all(self, lines: tuple[str, ...]) -> int:
+        """Each line once the one before has its verdict; the status of the last."""
+        self.workspace.slack.on_change(self._printer.print_change)
+        status = HEALTHY
+        for line in lines:
+            status = await self._type(line.removeprefix("/kimi").strip())
+        return status
+
+    async def _type(self, line: str) -> int:
+        slack = self.workspace.slack
+        self._printer.say(f"alice: /kimi {line}")
+        answers, last = len(slack.ephemerals(ALICE)), await self._last()
+        outcome = await slack.slash(ALICE, CHANNEL, line)
+        if not outcome.acknowledged:
+            self.show(f"  {outcome.error}")
+            return FAILED
+        verb = line.split(maxsplit=1)[0].lower() if line else "status"
+        if verb in _LONG_VERBS:
+            return await self._see_through(answers, last)
+        with contextlib.suppress(TimeoutError):
+            await slack.wait_for(lambda s: len(s.ephemerals(ALICE)) > answers or None, _ANSWER_WITHIN)
+        await self._settle()
+        return HEALTHY
+
+    async def _see_through(self, answers: int, last: Operation | None) -> int:
+        """Confirm where asked, then follow until the verdict, or until a stall that stands."""
+        loop = asyncio.get_running_loop()
+        began, stalled_since = loop.time(), None
+        while self.app.startups.running or loop.time() - began < _ANSWER_WITHIN:
+            await asyncio.sleep(_LOOK_EVERY)
+            answers = await self._confirm(answers)
+            newest = await self._last()
+            if newest is not None and (last is None or newest.operation != last.operation):
+                await self._settle()
+                return _ENDS.get(newest.verdict or "", HEALTHY)
+            stalled_since = (stalled_since or loop.time()) if self._stalled() else None
+            if stalled_since is not None and loop.time() - stalled_since > _STALL_STANDS:
+                await self._settle()
+                return STALLED
+        return FAILED
+
+    async def _last(self) -> Operation | None:
+        history = await self.app.startups.ground.store.history(ServiceName(SERVICE), 1)
+        return history[0] if history else None
+
+    def _stalled(self) -> bool:
+        now = self.workspace.clock.now()
+        views = [running.startup.view(now) for running in self.app.startups.running.values()]
+        return any(view.pace is Pace.STALLED for view in views)
+
+    async def _settle(self) -> None:
+        """Until all that was said stands in Slack."""
+        await self.app.startups.ground.outbox.drain(_ANSWER_WITHIN)
+
+    async def _confirm(self, answers: int) -> int:
+        slack = self.workspace.slack
+        seen = slack.ephemerals(ALICE)
+        for message in seen[answers:]:
+            with contextlib.suppress(LookupError):
+                message.action("kimi:confirm")
+                self._printer.say("alice presses the button")
+                await slack.press(ALICE, CHANNEL, message.ts, "kimi:confirm")
+        return len(seen)
+
+
+@dataclass(slots=True)
+class Printer:
+    """The channel as text: replies whole, the root's edits thinned out to what changed."""
+
+    workspace: PracticeWorkspace
+    show: Callable[[str], None]
+    _began: float = field(init=False)
+    _presents: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._began = self.workspace.clock.now().timestamp()
+
+    def say(self, text: str) -> None:
+        told = self.workspace.clock.now().timestamp() - self._began
+        stamp = f"[{int(told) // 60:3d}m{int(told) % 60:02d}s]"
+        first, *rest = text.split("\n")
+        self.show("\n".join([f"{stamp} {first}", *(f"{'':9} {line}" for line in rest)]))
+
+    def print_change(self, change: Change) -> None:
+        message = change.message
+        if message is None or not message.bot:
+            return
+        match change.kind:
+            case "edited" if message.thread_ts is None:
+                self._print_present(message)
+            case "ephemeral":
+                self.say(self._read(message, before="only alice sees: "))
+            case "posted":
+                self.say(self._read(message, before=self._where(message)))
+
+    def _where(self, message: PostedMessage) -> str:
+        if message.thread_ts is None:
+            return f"#{CHANNEL_NAME} "
+        return "└ (shown in the channel too) " if message.broadcast else "└ "
+
+    def _print_present(self, message: PostedMessage) -> None:
+        """The root's short form, when it says something new and not too often."""
+        now = asyncio.get_running_loop().time()
+        at, text = self._presents.get(message.ts, (0.0, ""))
+        if message.text != text and now - at >= _EDIT_EVERY:
+            self._presents[message.ts] = (now, message.text)
+            self.say(f"  ~ {render_terminal(Message(message.text, ()))}")
+
+    def _read(self, message: PostedMessage, *, before: str) -> str:
+        text = render_terminal(Message(message.text, message.blocks), width=100, names=NAMES)
+        files = [f"[file] {file.name} ({len(file.content):,} bytes)" for file in message.files]
+        return before + "\n".join([text, *files])

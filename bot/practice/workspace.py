@@ -1,0 +1,104 @@
+"""Everything embedded: a Slack, a GPU host with its engine, a Redis, and the real bot between them."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr
+
+from bot.app import App
+from bot.clock import Clock
+from bot.practice.host import PracticeHost
+from bot.practice.redis import EmbeddedRedis
+from bot.practice.slack import PracticeSlack
+from config.loading import parse_configuration
+from config.settings import Settings
+
+if TYPE_CHECKING:
+    from bot.practice.scenarios import Scenario
+    from config.services import Configuration
+
+SERVICE = "kimi-k2.5"
+CHANNEL, CHANNEL_NAME = "C0LLMOPS", "llm-ops"
+ALICE, BOB = "U0ALICE", "U0BOB"
+ONCALL = "S0ONCALL"
+NAMES = {ALICE: "@alice", BOB: "@bob", ONCALL: "@llm-oncall", CHANNEL: f"#{CHANNEL_NAME}"}
+API_KEY = "sk-practice-4f1d20c9a7"  # the engine wants it, and prints it: no log may show it
+
+
+class PracticeWorkspace:
+    """Alice is an operator, Bob may look; they sit in one channel with the bot."""
+
+    def __init__(self, scenario: Scenario, *, speed: float, port: int = 0) -> None:
+        self.clock = Clock(speed)
+        self.slack = PracticeSlack()
+        self.host = PracticeHost(self.clock, scenario, api_key=API_KEY)
+        self._port = port
+        self._stack = AsyncExitStack()
+        self.app: App | None = None
+
+    async def start(self) -> App:
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kimi-practice-")))
+        redis = EmbeddedRedis(folder / "redis")
+        self._stack.push_async_callback(redis.stop)
+        redis_url = await redis.start()
+        self._people()
+        self._stack.push_async_callback(self.slack.stop)
+        await self.slack.start(self._port)
+        self._stack.push_async_callback(self.host.stop)
+        await self.host.start()
+        settings = Settings(
+            bot_token=SecretStr(self.slack.bot_token),
+            app_token=SecretStr(self.slack.app_token),
+            signing_secret=SecretStr(self.slack.signing_secret),
+            slack_api_url=self.slack.api_url,
+            redis_url=redis_url,
+        )
+        environ = {"PRACTICE_API_KEY": API_KEY}
+        self.app = App(self.configuration(), settings, environ=environ, clock=self.clock)
+        self._stack.push_async_callback(self.app.close)
+        await self.app.start()
+        return self.app
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    def _people(self) -> None:
+        self.slack.add_user(ALICE, "alice")
+        self.slack.add_user(BOB, "bob")
+        self.slack.add_group(ONCALL, "llm-oncall", [ALICE])
+        self.slack.add_channel(CHANNEL, CHANNEL_NAME)
+
+    def configuration(self) -> Configuration:
+        host = {
+            "address": self.host.address,
+            "port": self.host.port,
+            "user": self.host.user,
+            "identity_file": str(self.host.identity_file),
+            "known_hosts": str(self.host.known_hosts),
+            "sudo": True,
+        }
+        raw: dict[str, Any] = {
+            "default_service": SERVICE,
+            "slack": {"channel": CHANNEL},
+            "access": {"operators": [ALICE, ONCALL], "channels": [CHANNEL]},
+            "hosts": {"llm-two": host},
+            "services": {SERVICE: self._service()},
+        }
+        return parse_configuration(raw, source="practice workspace")
+
+    def _service(self) -> dict[str, Any]:
+        return {
+            "host": "llm-two",
+            "unit": self.host.unit_name,
+            "engine": "sglang",
+            "url": self.host.engine_url,
+            "model": SERVICE,
+            "api_key_env": "PRACTICE_API_KEY",
+            "ranks": self.host.scenario.ranks,
+            "smoke": {"prompt": "Write quicksort in Python.", "tool_call": True, "reasoning": True},
+            "patience": {"weights": "5m", "graphs": "5m"},
+        }

@@ -1,0 +1,118 @@
+"""What a service is at present, as far as it can be seen: for `status`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bot.core.actions import Verdict
+from bot.core.events import HostName, Member, ProbeAnswer, ServiceName, UnitState
+from bot.core.request import Held, LastStartup, Standing, StatusView
+from bot.errors import HostError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from bot.core.actions import StartupView
+    from bot.ground import Ground
+    from bot.sources import Link
+
+_HEALTH_WITHIN = 8.0  # real seconds: /health generates a token, and a person waits
+_OK = 200
+
+
+async def look(
+    ground: Ground, service: ServiceName, *, startup: StartupView | None, held: Held | None
+) -> StatusView:
+    """Ask the hosts and the engine now. Raises StoreUnavailable."""
+    links = list(ground.links(service).values())
+    last = await _last(ground, service)
+    hosts = tuple(dict.fromkeys(HostName(link.host.name) for link in links))
+    model = ground.section(service).model
+    try:
+        units = dict(zip((link.member for link in links), await _observe(links), strict=True))
+    except HostError as error:
+        standing = Standing.STARTING if startup else Standing.UNSEEN
+        return StatusView(
+            service, hosts, standing, model, startup=startup, held=held, last=last, problem=str(error)
+        )
+    standing, problem = await _judge(ground, service, units)
+    return StatusView(
+        service=service,
+        hosts=hosts,
+        standing=Standing.STARTING if startup else standing,
+        model=model,
+        uptime=_uptime(ground, units) if standing is Standing.SERVING else None,
+        startup=startup,
+        held=held,
+        last=last,
+        problem=None if startup else problem,
+    )
+
+
+async def _observe(links: list[Link]) -> list[UnitState]:
+    return list(await asyncio.gather(*(link.host.show(link.unit, scope=link.scope) for link in links)))
+
+
+async def _judge(
+    ground: Ground, service: ServiceName, units: dict[Member, UnitState]
+) -> tuple[Standing, str | None]:
+    for member, unit in units.items():
+        if unit.looping:
+            return Standing.BROKEN, f"systemd starts {member} over and over ({unit.restarts} times so far)."
+        if unit.active == "failed":
+            return Standing.BROKEN, f"{member} ended with result {unit.result}."
+    if all(unit.down for unit in units.values()):
+        return Standing.STOPPED, None
+    waiting = next((member for member, unit in units.items() if unit.active != "active"), None)
+    if waiting is not None:
+        return Standing.UNPROVEN, f"{waiting} is {units[waiting].active} ({units[waiting].sub})."
+    problem = await _doubt(ground, service)
+    return (Standing.UNPROVEN, problem) if problem else (Standing.SERVING, None)
+
+
+async def _doubt(ground: Ground, service: ServiceName) -> str | None:
+    """What speaks against a service that runs; None when it answers as it should."""
+    try:
+        async with asyncio.timeout(_HEALTH_WITHIN):
+            answer = await ground.probes[service].check()
+    except TimeoutError:
+        return f"/health has not answered within {_HEALTH_WITHIN:g} s."
+    return doubt_answer(answer, model=ground.section(service).model)
+
+
+def doubt_answer(answer: ProbeAnswer, *, model: str) -> str | None:
+    if answer.health is None:
+        return f"The engine does not answer: {answer.error or 'no reason given'}."
+    if answer.health != _OK:
+        return f"/health answers {answer.health}."
+    if answer.listener is False:
+        return "Its port is served by a process of another unit."
+    if answer.models is None:
+        return f"/v1/models does not answer as it should: {answer.error or answer.models_status}."
+    if model not in answer.models:
+        return f"/v1/models lists {', '.join(answer.models) or 'nothing'}, not {model}."
+    return None
+
+
+def _uptime(ground: Ground, units: dict[Member, UnitState]) -> timedelta | None:
+    """Since the member that started last."""
+    since = [unit.active_since for unit in units.values() if unit.active_since is not None]
+    return ground.clock.now() - max(since) if since else None
+
+
+async def _last(ground: Ground, service: ServiceName) -> LastStartup | None:
+    history = await ground.store.history(service, 1)
+    if not history or history[0].closed is None or history[0].verdict is None:
+        return None
+    operation = history[0]
+    address = await ground.store.address(operation.operation)
+    closed = history[0].closed
+    return LastStartup(
+        verb=operation.verb,
+        verdict=Verdict(history[0].verdict),
+        took=closed - operation.began,
+        age=ground.clock.now() - closed,
+        by=operation.by,
+        link=address.permalink if address else None,
+    )

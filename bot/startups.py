@@ -1,0 +1,362 @@
+"""All operations of this process: begins them, takes them up after a crash, answers for them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, assert_never
+
+import structlog
+
+from bot.clients.records import Holder, Operation
+from bot.core.baseline import Usual
+from bot.core.events import (
+    InvocationId,
+    Member,
+    OperationId,
+    PatienceExtended,
+    PhaseId,
+    ServiceName,
+    Superseded,
+    UnitState,
+    UnwatchAsked,
+    UserId,
+    Verb,
+)
+from bot.core.journal import Position
+from bot.core.request import (
+    Busy,
+    Declined,
+    Held,
+    NeedsConfirmation,
+    Request,
+    RequestAnswer,
+    Started,
+    StatusView,
+)
+from bot.core.startup import Startup
+from bot.core.startup_state import Plan
+from bot.errors import HostError
+from bot.ground import Ground
+from bot.messages import root_message, tail_letter
+from bot.running import PLAN, POSITION, STATE, USUAL, Running
+from bot.standing import look
+from bot.tails import read_latest
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from bot.core.events import ChannelId, MessageTs
+    from bot.sources import Link
+
+log = structlog.get_logger()
+
+_HEALTH_WITHIN = 4.0  # real seconds: a service that answers slower is restarted without a question
+_HANDOVER = 30.0  # real seconds the superseded operation has to end
+_ROOT_WITHIN = 5.0  # real seconds the verb waits for its thread to stand in Slack
+
+
+@dataclass(slots=True)
+class Startups:
+    """What runs here, by operation."""
+
+    ground: Ground
+    running: dict[OperationId, Running] = field(default_factory=dict)
+
+    async def request(self, request: Request) -> RequestAnswer:
+        """Begin what a person asked for, or say why not. Raises StoreUnavailable; nothing was done then."""
+        held = await self.held(request.service)
+        if held is not None and not (request.confirmed and request.verb is not Verb.WATCH):
+            return Busy(held)
+        links = self.ground.links(request.service)
+        try:
+            units = await self._observe(links)
+        except HostError as error:
+            return Declined(str(error))
+        refusal = _refuse(request, units)
+        if refusal is not None:
+            return Declined(refusal)
+        if await self._costs(request):
+            return NeedsConfirmation(f"{request.service} answers requests at present.")
+        if held is not None and not await self._supersede(held, request):
+            return Busy(held)
+        return await self._begin(request, links=links, units=units)
+
+    async def held(self, service: ServiceName) -> Held | None:
+        """Who has the service now, since when, and what for."""
+        holder = await self.ground.store.holder(service)
+        if holder is None:
+            return None
+        operation = await self.ground.store.operation(holder.operation)
+        address = await self.ground.store.address(holder.operation)
+        return Held(
+            operation=holder.operation,
+            service=service,
+            verb=holder.verb,
+            by=holder.by,
+            age=self.ground.clock.now() - holder.since,
+            headline=operation.headline if operation else holder.headline,
+            link=address.permalink if address else None,
+        )
+
+    async def _observe(self, links: dict[Member, Link]) -> dict[Member, UnitState]:
+        """Look before touching: every host answers, knows the unit and lets its journal be read."""
+
+        async def look(link: Link) -> UnitState:
+            unit = await link.host.show(link.unit, scope=link.scope)
+            cursor = await link.host.journal_end(scope=link.scope)
+            link.position = Position(cursor) if cursor else None
+            link.invocation = unit.invocation
+            return unit
+
+        seen = await asyncio.gather(*(look(link) for link in links.values()))
+        return dict(zip(links, seen, strict=True))
+
+    async def _costs(self, request: Request) -> bool:
+        """Whether the verb would take away a service that answers, and nobody said yes to that yet."""
+        if request.confirmed or request.verb not in {Verb.RESTART, Verb.STOP}:
+            return False
+        try:
+            async with asyncio.timeout(_HEALTH_WITHIN):
+                answer = await self.ground.probes[request.service].check()
+        except TimeoutError:
+            return False
+        return answer.health == 200  # noqa: PLR2004 - HTTP's own number
+
+    async def _supersede(self, held: Held, request: Request) -> bool:
+        running = self.running.get(held.operation)
+        if running is None:
+            return False
+        running.tell(Superseded(request.by, request.verb))
+        try:
+            async with asyncio.timeout(_HANDOVER):
+                await running.closed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _begin(
+        self, request: Request, *, links: dict[Member, Link], units: dict[Member, UnitState]
+    ) -> RequestAnswer:
+        store, now = self.ground.store, self.ground.clock.now()
+        identity = OperationId(uuid.uuid4().hex)
+        holder = Holder(
+            operation=identity, service=request.service, verb=request.verb, by=request.by, since=now
+        )
+        other = await store.take(holder)
+        if other is not None:
+            held = await self.held(request.service)
+            return Busy(held or Held(other.operation, other.service, other.verb, other.by, now - other.since))
+        try:
+            plan = await self._plan(request, identity=identity, units=units)
+            running = self._prepare(plan, links=links)
+            view = running.startup.view(now)
+            await store.save(running.operation, [root_message(view, channel=running.operation.channel)])
+        except BaseException:
+            await store.release(request.service, identity)
+            raise
+        self.ground.outbox.wake()
+        self._spawn(running, fresh=True)
+        return Started(identity)
+
+    async def _plan(self, request: Request, *, identity: OperationId, units: dict[Member, UnitState]) -> Plan:
+        section = self.ground.section(request.service)
+        known = await self.ground.store.baseline(request.service)
+        watching = request.verb is Verb.WATCH
+        before: dict[Member, InvocationId | None] = {
+            member: None if watching else unit.invocation for member, unit in units.items()
+        }
+        return Plan(
+            operation=identity,
+            service=request.service,
+            verb=request.verb,
+            members=tuple(units),
+            by=request.by,
+            reason=request.reason,
+            began=self.ground.clock.now(),
+            model=section.model,
+            ranks=section.ranks,
+            stable_for=section.stable_for,
+            give_up_after=section.give_up_after,
+            patience={PhaseId(phase): patience for phase, patience in section.patience.items()},
+            usual=USUAL.validate_json(known) if known else Usual(),
+            before=before,
+        )
+
+    def _prepare(self, plan: Plan, *, links: dict[Member, Link]) -> Running:
+        for link in links.values():
+            if plan.verb is Verb.WATCH:
+                link.position = None  # from the beginning of the start that is under way
+            else:
+                link.invocation = None  # from here on, whatever start it is
+        operation = Operation(
+            operation=plan.operation,
+            service=plan.service,
+            verb=plan.verb,
+            channel=self.ground.channel(plan.service),
+            by=plan.by,
+            reason=plan.reason,
+            began=plan.began,
+            plan=PLAN.dump_json(plan).decode(),
+            positions={
+                member: POSITION.dump_json(link.position).decode()
+                for member, link in links.items()
+                if link.position is not None
+            },
+        )
+        startup = Startup(plan, self.ground.engines[plan.service])
+        operation = operation.model_copy(update={"state": STATE.dump_json(startup.state).decode()})
+        return Running(self.ground, operation, startup, links)
+
+    def _spawn(self, running: Running, *, fresh: bool) -> None:
+        identity = running.operation.operation
+        self.running[identity] = running
+        task = self.ground.tasks.spawn(
+            f"startup {running.operation.service}", self._run(running, fresh=fresh)
+        )
+        task.add_done_callback(lambda _: self.running.pop(identity, None))
+
+    async def _run(self, running: Running, *, fresh: bool) -> None:
+        if fresh:
+            await self._await_root(running.operation.operation)
+        await running.run(fresh=fresh)
+
+    async def _await_root(self, operation: OperationId) -> None:
+        """The thread stands before the unit is touched; a Slack that does not answer delays it, no more."""
+        try:
+            async with asyncio.timeout(_ROOT_WITHIN):
+                while await self.ground.store.address(operation) is None:  # noqa: ASYNC110 - Redis alone knows
+                    await asyncio.sleep(0.05)  # any process may be the one that posts it
+        except TimeoutError:
+            log.warning("root_not_posted_yet", operation=operation)
+
+    # After a crash.
+
+    async def resume(self) -> int:
+        """Take up every open operation of Redis where it stood, and free what nobody holds; their number."""
+        operations = [
+            op for op in await self.ground.store.open_operations() if op.operation not in self.running
+        ]
+        for operation in operations:
+            if operation.service in self.ground.configuration.services:
+                self._spawn(self._restore(operation), fresh=False)
+            else:
+                log.error("service_not_configured", service=operation.service, operation=operation.operation)
+        await self._free_orphans()
+        return len(operations)
+
+    def _restore(self, operation: Operation) -> Running:
+        plan = PLAN.validate_json(operation.plan)
+        state = STATE.validate_json(operation.state)
+        links = self.ground.links(operation.service)
+        for member, link in links.items():
+            position = operation.positions.get(member)
+            link.position = POSITION.validate_json(position) if position else None
+            known = state.members.get(member)
+            link.invocation = known.invocation if known and link.position is None else None
+        startup = Startup(plan, self.ground.engines[operation.service], state)
+        return Running(self.ground, operation, startup, links)
+
+    async def _free_orphans(self) -> None:
+        """A process that died between taking a service and writing down why left it held for nothing."""
+        store = self.ground.store
+        for name in map(ServiceName, self.ground.configuration.services):
+            holder = await store.holder(name)
+            if holder is None or holder.operation in self.running:
+                continue
+            operation = await store.operation(holder.operation)
+            if operation is None or operation.closed is not None:
+                log.warning("orphaned_lock_released", service=name, operation=holder.operation)
+                await store.release(name, holder.operation)
+
+    # What the schedule does to all.
+
+    def tick(self) -> None:
+        for running in self.running.values():
+            running.tick()
+
+    def observe(self) -> None:
+        for running in self.running.values():
+            running.observe()
+
+    def probe(self) -> None:
+        for running in self.running.values():
+            running.probe()
+
+    # What people ask of what runs.
+
+    def of(self, service: ServiceName) -> Running | None:
+        return next((run for run in self.running.values() if run.operation.service == service), None)
+
+    async def status(self, service: ServiceName) -> StatusView:
+        running = self.of(service)
+        startup = running.startup.view(self.ground.clock.now()) if running else None
+        return await look(self.ground, service, startup=startup, held=await self.held(service))
+
+    async def unwatch(self, service: ServiceName, by: UserId) -> bool:
+        """Stop following; the service is left alone. False: nothing was followed here."""
+        running = self.of(service)
+        if running is not None:
+            running.tell(UnwatchAsked(by))
+        return running is not None
+
+    async def keep_waiting(self, operation: OperationId, by: UserId, longer: timedelta) -> bool:
+        running = self.running.get(operation)
+        if running is not None:
+            running.tell(PatienceExtended(by, self.ground.clock.now() + longer))
+        return running is not None
+
+    async def logs(
+        self,
+        service: ServiceName,
+        *,
+        by: UserId,
+        channel: ChannelId,
+        thread_ts: MessageTs | None,
+        lines: int | None = None,
+        since: timedelta | None = None,
+    ) -> str | None:
+        """The decoded, masked tail of each member as a file; a sentence where a host refuses."""
+        for link in self.ground.links(service).values():
+            try:
+                tail = await read_latest(
+                    link, make_redactor=self.ground.make_redactor, lines=lines, since=since
+                )
+            except HostError as error:
+                return str(error)
+            identity = f"logs-{uuid.uuid4().hex}"
+            letter = tail_letter(
+                tail,
+                identity=identity,
+                thread=identity,
+                channel=channel,
+                thread_ts=thread_ts,
+                name=f"{service}-{link.host.name}.log",
+                comment=f"Log of {service} on {link.host.name}, asked for by <@{by}>:",
+            )
+            await self.ground.store.enqueue([letter.outgoing], {identity: letter.content})
+            self.ground.outbox.wake()
+        return None
+
+
+def _refuse(request: Request, units: dict[Member, UnitState]) -> str | None:
+    """What makes no sense for the units as they are."""
+    service = request.service
+    for member, unit in units.items():
+        if unit.load == "masked":
+            return f"{member} is masked: `systemctl unmask` it on the host first."
+    down = all(unit.down for unit in units.values())
+    match request.verb:
+        case Verb.START if all(unit.active == "active" for unit in units.values()):
+            return (
+                f"{service} runs already: `watch {service}` follows it, `restart {service}` starts it anew."
+            )
+        case Verb.STOP if down:
+            return f"{service} does not run: there is nothing to stop."
+        case Verb.WATCH if down:
+            return f"{service} does not run: `start {service}` starts it."
+        case Verb.RESTART | Verb.START | Verb.STOP | Verb.WATCH:
+            return None
+        case _:
+            assert_never(request.verb)

@@ -1,0 +1,46 @@
+"""What an operator is told to run on a host."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bot.errors import ConfigurationInvalid
+from bot.host_setup import render_host_setup, sudoers_lines
+from config.loading import load_configuration
+
+EXAMPLE = Path(__file__).parents[2] / "config" / "kimi.example.toml"
+
+
+def test_the_script_allows_exactly_what_the_bot_runs() -> None:
+    script = render_host_setup(load_configuration(EXAMPLE), ["kimi-k2.5"])
+    assert "kimi ALL=(root) NOPASSWD: /usr/bin/systemctl restart --no-block sglang-kimi.service" in script
+    assert script.count("NOPASSWD") == 3
+    assert 'restrict,port-forwarding,permitopen="127.0.0.1:30000"' in script
+    assert "systemd-journal" in script
+    assert "llm-three" not in script
+
+
+def test_a_service_of_two_hosts_gets_a_part_for_each() -> None:
+    script = render_host_setup(load_configuration(EXAMPLE), ["deepseek-r1"])
+    assert "sglang-r1-node0.service" in script
+    assert "hosts.llm-three.sudo is false" in script
+
+
+def test_a_service_that_is_none_is_named_with_those_that_are() -> None:
+    with pytest.raises(ConfigurationInvalid, match=r"kimi-k3 is not .*; allowed: kimi-k2\.5, deepseek"):
+        render_host_setup(load_configuration(EXAMPLE), ["kimi-k3"])
+
+
+def test_what_is_special_in_sudoers_is_escaped() -> None:
+    assert sudoers_lines("kimi", [r"a@b:c\x2d.service"])[0].endswith(r"a@b\:c\\x2d.service")
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="no shell here")
+def test_the_script_is_one_a_shell_reads() -> None:
+    script = render_host_setup(load_configuration(EXAMPLE), ["kimi-k2.5", "deepseek-r1"])
+    checked = subprocess.run(["sh", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
