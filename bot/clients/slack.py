@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bot.clients.directory import Directory
+from bot.clients.slack_calls import connect_slack
 from bot.clients.slack_thread import Outlet, Sender, Timing
 from bot.core.pacing import Pace, Pacing
 from bot.errors import OwnershipLost, StoreUnavailable
@@ -26,6 +28,8 @@ SENDERS = 256  # threads at once; the others wait for the next look
 LONGEST_PAUSE = 5.0  # seconds between looks while Redis is gone
 
 log = structlog.get_logger()
+
+__all__ = ["Directory", "Outbox", "Pace", "Timing", "connect_slack"]
 
 
 class Outbox:

@@ -1,0 +1,47 @@
+"""Records: written, read back, and refused in words when they are of another shape."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.clients.records import Address, Operation, Outgoing, Record, dump, load, set_aside
+from bot.errors import RecordUnreadable
+from tests.support.outgoing import CHANNEL, holder, operation, reply, upload
+
+
+@pytest.mark.parametrize(
+    "record", [operation(), holder(), reply(1), upload(2), Address(channel=CHANNEL, ts="1.2")], ids=repr
+)
+def test_what_is_written_is_read(record: Record) -> None:
+    assert load(type(record), dump(record), key="k") == record
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"\xff\xfe", "kimi:x: the whole:"),
+        (b"{", "kimi:x: the whole:"),
+        (b"{}", "kimi:x: operation:"),
+        (dump(operation()).replace(b'"schema_version":1', b'"schema_version":2'), "kimi:x: schema_version:"),
+    ],
+)
+def test_another_shape_is_told(raw: bytes, told: str) -> None:
+    with pytest.raises(RecordUnreadable) as caught:
+        load(Operation, raw, key="kimi:x")
+    assert str(caught.value).startswith(told)
+
+
+def test_a_key_that_a_newer_process_added_is_no_fault() -> None:
+    raw = dump(reply(1)).replace(b"{", b'{"colour": "red", ', 1)
+    assert load(Outgoing, raw, key="k") == reply(1)
+
+
+def test_set_aside_keeps_every_byte() -> None:
+    aside = set_aside("kimi:x", b"a\xff", RecordUnreadable("why"))
+    assert (aside.key, aside.raw, aside.error) == ("kimi:x", "a\\xff", "why")
+
+
+def test_what_is_edited_is_the_root_until_a_reply_took_over() -> None:
+    address = Address(channel=CHANNEL, ts="1.2")
+    assert address.edited == "1.2"
+    assert address.model_copy(update={"present": "3.4"}).edited == "3.4"

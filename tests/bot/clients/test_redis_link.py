@@ -1,0 +1,60 @@
+"""The link to Redis: keys that share a slot, errors in our words, unreadable records kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.crc import key_slot
+
+from bot.clients.records import Operation
+from bot.clients.redis_link import RedisLink, place_of, thread_keys
+from bot.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from tests.support.redis import RedisServer
+
+
+@pytest.mark.parametrize("thread", ["op1", "answer:C1:1.2", "odd}one", "odd{one"])
+def test_the_keys_of_a_thread_share_a_slot(thread: str) -> None:
+    assert len({key_slot(key.encode()) for key in thread_keys(thread)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("redis://user:secret@db.example:6379/0", "redis://db.example:6379/0"),
+        ("unix:///run/redis.sock?db=1", "unix:///run/redis.sock"),
+        ("rediss://:secret@db.example", "rediss://db.example"),
+    ],
+)
+def test_the_place_tells_no_secret(url: str, place: str) -> None:
+    assert place_of(url) == place
+
+
+async def test_redis_gone_is_told_with_its_place() -> None:
+    link = RedisLink("redis://:secret@127.0.0.1:1/0")
+    with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1:1/0"):
+        await link.ask(link.redis.get("x"))
+    await link.close()
+
+
+async def test_redis_that_came_back_is_used_again(own_redis: RedisServer) -> None:
+    link = RedisLink(own_redis.url)
+    await link.ask(link.redis.set("x", "1"))
+    await own_redis.restart()
+    assert await link.ask(link.redis.get("x")) == b"1"
+    assert await link.run("return redis.call('GET', KEYS[1])", ["x"]) == b"1"
+    await own_redis.restart()
+    assert await link.run("return redis.call('GET', KEYS[1])", ["x"]) == b"1"
+    await link.close()
+
+
+async def test_an_unreadable_record_is_set_aside(redis_url: str) -> None:
+    link = RedisLink(redis_url)
+    await link.ask(link.redis.set("kimi:x", b"rubbish\xff"))
+    assert await link.read(Operation, "kimi:x") is None
+    assert await link.ask(link.redis.get("kimi:x")) is None
+    (aside,) = await link.unreadable()
+    assert (aside.key, aside.raw) == ("kimi:x", "rubbish\\xff")
+    await link.close()

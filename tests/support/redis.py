@@ -1,0 +1,103 @@
+"""A real Redis for tests: one a run, emptied before each test; or one of the test's own, to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bot.practice.redis import find_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE = 15.0  # seconds
+
+
+class RedisServer:
+    """A server process on a unix socket, append-only file kept in its folder from one start to the next."""
+
+    def __init__(self) -> None:
+        # pytest's own folders have names too long for a unix socket.
+        self.folder = Path(tempfile.mkdtemp(prefix="kimi-redis-"))
+        self.socket = self.folder / "redis.sock"
+        self.url = f"unix://{self.socket}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        options = {
+            "--port": "0",
+            "--unixsocket": str(self.socket),
+            "--dir": str(self.folder),
+            "--appendonly": "yes",
+            "--save": "",
+            "--logfile": str(self.folder / "redis.log"),
+        }
+        words = [word for option in options.items() for word in option]
+        self._process = subprocess.Popen([find_server(), *words])
+        deadline = time.monotonic() + PATIENCE
+        while self.ask("PING") != "+PONG":
+            assert self._process.poll() is None, (self.folder / "redis.log").read_text()
+            assert time.monotonic() < deadline, "Redis does not answer"
+            time.sleep(0.01)
+
+    def ask(self, command: str) -> str:
+        """The first line of the answer; empty where there is none."""
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(PATIENCE)
+            try:
+                line.connect(str(self.socket))
+                line.sendall(f"{command}\r\n".encode())
+                return line.makefile("rb").readline().decode().strip()
+            except OSError:
+                return ""
+
+    def kill(self) -> None:
+        """As a power cut would: no last write, no goodbye."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    async def restart(self) -> None:
+        """Killed and started again on the same file."""
+        await asyncio.to_thread(self.kill)
+        await asyncio.to_thread(self.start)
+
+    def remove(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _serve() -> Iterator[RedisServer]:
+    server = RedisServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture(scope="session")
+def shared_redis() -> Iterator[RedisServer]:
+    yield from _serve()
+
+
+@pytest.fixture
+def redis_url(shared_redis: RedisServer) -> str:
+    """Of an empty database."""
+    assert shared_redis.ask("FLUSHALL") == "+OK"
+    return shared_redis.url
+
+
+@pytest.fixture
+def own_redis() -> Iterator[RedisServer]:
+    """A server of this test alone: it may be killed."""
+    yield from _serve()
