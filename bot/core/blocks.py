@@ -142,7 +142,7 @@ def context(*markups: str, most: int = 1_500) -> Block:
 
 
 def _mrkdwn(markup: str, most: int) -> Element:
-    return {"type": "mrkdwn", "text": cut(markup, most) or " ", "verbatim": True}
+    return {"type": "mrkdwn", "text": cut(markup, most) if markup.strip() else "…", "verbatim": True}
 
 
 def header(text: str) -> Block:
@@ -223,6 +223,6 @@ def pack_subject(operation: OperationId | str | None, service: ServiceName | str
 
 def make_message(text: str, *blocks: Block) -> Message:
     """Blocks with ids of their own: unique in the message, and new whenever anything in it changes."""
-    short = cut(text, MOST_FALLBACK)
+    short = cut(text, MOST_FALLBACK) if text.strip() else "…"
     revision = hashlib.sha256(json.dumps([short, blocks]).encode()).hexdigest()[:12]
     return Message(short, tuple({**block, "block_id": f"{revision}-{n}"} for n, block in enumerate(blocks)))

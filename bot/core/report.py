@@ -81,8 +81,9 @@ def _stall_ranks(reply: StallReported) -> str:
     ranks = [seen for seen in reply.ranks if seen.rank != MAIN_RANK]
     where = name_phase(reply.phase, reply.role)
     here = [seen.rank for seen in ranks if (seen.phase, seen.role) == (reply.phase, reply.role)]
+    has = "has" if len(reply.lagging) == 1 else "have"
     if reply.lagging and len(reply.lagging) < len(here):
-        return f"{say(name_ranks(reply.lagging))} has not ended {where}; the others have."
+        return f"{say(name_ranks(reply.lagging))} {has} not ended {where}; the others have."
     if ranks and len(here) == len(ranks):
         return f"All {count(len(ranks), 'rank')} began {where}; none ended it."
     away = [f"{say(s.rank, 40)} in {name_phase(s.phase, s.role)}" for s in ranks if s.rank not in here]

@@ -1,0 +1,231 @@
+"""Private answers: status, help, refusals, questions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.core.access import Denial, Denied
+from bot.core.actions import Progress, Verdict
+from bot.core.answers import (
+    render_busy,
+    render_confirmation,
+    render_help,
+    render_home,
+    render_logs_coming,
+    render_question,
+    render_refusal,
+    render_sentence,
+    render_started,
+    render_status,
+)
+from bot.core.command import Word
+from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
+from bot.core.request import (
+    Busy,
+    Held,
+    LastStartup,
+    NeedsConfirmation,
+    Request,
+    Standing,
+    Started,
+    StatusView,
+)
+from bot.core.words import Searched
+from bot.practice.slack_blocks import HOME, check_blocks
+from bot.practice.slack_limits import check_view
+from tests.support.slack_messages import assert_sendable, button_values, labels, shown
+from tests.support.startup_views import hostile, maybe_spans, midway, names, seconds, spans, users, views
+
+if TYPE_CHECKING:
+    from bot.core.blocks import Message
+
+quick = settings(max_examples=100, deadline=None)
+KIMI, QWEN = ServiceName("kimi-k2.5"), ServiceName("qwen3")
+REQUEST = Request(KIMI, Verb.RESTART, UserId("U0BOB"), "new <parser>", ChannelId("C0OPS"))
+HELD = Held(
+    OperationId("op1"),
+    KIMI,
+    Verb.RESTART,
+    UserId("U0ALICE"),
+    seconds(120),
+    "weights 12/64",
+    "https://slack.example/p1",
+)
+
+
+def words_of(message: Message) -> str:
+    return f"{shown(message)}\n{message.text}"
+
+
+def test_help_offers_only_what_this_person_may_do() -> None:
+    looking = render_help(services=[KIMI], operated=[])
+    operating = render_help(services=[KIMI, QWEN], operated=[KIMI])
+    assert looking.text == "You may say here: status, watch, unwatch, logs and help."
+    assert "`restart" not in shown(looking)
+    assert "As an operator, for `kimi-k2.5`:\n`restart [service] [reason]`" in shown(operating)
+    for message in (looking, operating):
+        assert_sendable(message)
+        assert not any(word in words_of(message) for word in Searched)
+        assert not any(verb in words_of(message) for verb in ("history", "mute", "incidents"))
+
+
+def test_a_refusal_says_who_may() -> None:
+    denied = Denied(Denial.OPERATOR, Word.RESTART, KIMI, (UserId("U0ALICE"), UserId("U0BOB")), ("S0ONCALL",))
+    assert render_refusal(denied).text == (
+        "You can look but not restart `kimi-k2.5`: that may <@U0ALICE>, <@U0BOB> or <!subteam^S0ONCALL>. "
+        "Ask one of them here. Nothing was done."
+    )
+
+
+def test_a_refusal_where_nobody_may() -> None:
+    told = render_refusal(Denied(Denial.OPERATOR, Word.UNWATCH, KIMI)).text
+    assert told.startswith("You can look but not steer the watch of `kimi-k2.5`: nobody is named")
+
+
+def test_a_refusal_of_a_channel_says_where_to_ask() -> None:
+    denied = Denied(Denial.CHANNEL, Word.STATUS, channels=(ChannelId("C0OPS"),))
+    assert render_refusal(denied).text == (
+        "I do not listen in this channel. Ask in <#C0OPS>. Nothing was done."
+    )
+
+
+def test_busy_says_who_since_when_and_where() -> None:
+    message = render_busy(REQUEST, Busy(HELD), may_override=True)
+    assert_sendable(message)
+    assert message.text == (
+        "`kimi-k2.5` is already being restarted by <@U0ALICE>, 2m ago, weights 12/64: "
+        "<https://slack.example/p1|see its thread>. Nothing was done."
+    )
+    assert labels(message) == ["Restart anyway"]
+    assert button_values(message)["kimi:confirm"] == {"s": KIMI, "v": "restart", "r": "new <parser>"}
+    assert labels(render_busy(REQUEST, Busy(HELD), may_override=False)) == []
+
+
+def test_a_confirmation_carries_the_request() -> None:
+    message = render_confirmation(REQUEST, NeedsConfirmation("It answers requests at present."))
+    assert_sendable(message)
+    assert message.text == "Restart `kimi-k2.5`? It answers requests at present."
+    assert labels(message) == ["Restart", "Cancel"]
+    assert button_values(message)["kimi:confirm"] == {"s": KIMI, "v": "restart", "r": "new <parser>"}
+
+
+def test_started_leads_to_the_thread() -> None:
+    told = render_started(REQUEST, Started(OperationId("op1")), channel="C0OPS").text
+    assert told == "Restarting `kimi-k2.5`: see its thread in <#C0OPS>."
+    watch = Request(KIMI, Verb.WATCH, UserId("U0BOB"))
+    linked = render_started(watch, Started(OperationId("op1"), "https://slack.example/p1"), channel="C0OPS")
+    assert linked.text == "Following `kimi-k2.5`: see <https://slack.example/p1|its thread> in <#C0OPS>."
+
+
+STATUS = StatusView(KIMI, (HostName("llm-two"),), Standing.SERVING, model="kimi", uptime=timedelta(hours=5))
+LAST = LastStartup(Verb.RESTART, Verdict.HEALTHY, seconds(451), timedelta(hours=5), UserId("U0ALICE"))
+
+
+@pytest.mark.parametrize(
+    ("view", "lines"),
+    [
+        (STATUS, ["*kimi-k2.5* is *healthy* on llm-two · up 5h · serves `kimi`"]),
+        (
+            StatusView(KIMI, (HostName("llm-two"),), Standing.BROKEN, problem="exit code 1", last=LAST),
+            [
+                "*kimi-k2.5* is down on llm-two",
+                "exit code 1",
+                "Last restarted by <@U0ALICE> 5h ago, healthy after 7m31s",
+            ],
+        ),
+        (
+            StatusView(KIMI, (HostName("llm-two"),), Standing.STARTING, startup=midway(), held=HELD),
+            [
+                "*kimi-k2.5* is restarting, loading weights 38/64, about 4 min to ready on llm-two",
+                (
+                    "It is being restarted by <@U0ALICE>, 2m ago, weights 12/64: "
+                    "<https://slack.example/p1|see its thread>"
+                ),
+            ],
+        ),
+    ],
+)
+def test_status_of_one(view: StatusView, lines: list[str]) -> None:
+    message = render_status([view])
+    assert_sendable(message)
+    assert message.text.split("\n") == lines
+
+
+def test_status_of_many_stays_sendable() -> None:
+    many = [StatusView(ServiceName(f"s{n}"), (), Standing.STOPPED) for n in range(60)]
+    message = render_status(many)
+    assert_sendable(message)
+    assert "and 48 more" in shown(message)
+    assert render_status([]).text == "No service may be named here."
+
+
+def test_logs_are_announced() -> None:
+    assert render_logs_coming(KIMI, "the last 200 lines").text == (
+        "Fetching the last 200 lines of `kimi-k2.5`; the file comes here."
+    )
+
+
+def test_home_lists_services_with_a_button_each() -> None:
+    blocks = render_home([(KIMI, "healthy <b>"), (QWEN, "stopped")], channels=[ChannelId("C0OPS")])
+    assert check_blocks(list(blocks), surface=HOME) == []
+    assert [block["type"] for block in blocks] == ["section", "section", "actions", "section", "actions"]
+    assert "&lt;b&gt;" in blocks[1]["text"]["text"]
+
+
+def test_the_question_is_a_modal_slack_takes() -> None:
+    check_view(render_question(KIMI), kind="modal")
+
+
+_held = st.none() | st.builds(
+    Held, service=st.just(KIMI), by=users, age=spans, headline=hostile, link=hostile
+)
+_last = st.none() | st.builds(LastStartup, took=spans, age=spans, by=users, link=hostile)
+_statuses = st.builds(
+    StatusView,
+    service=st.builds(ServiceName, names),
+    hosts=st.lists(st.builds(HostName, hostile), max_size=4).map(tuple),
+    model=st.none() | hostile,
+    uptime=maybe_spans,
+    startup=st.none() | views,
+    held=_held,
+    last=_last,
+    problem=st.none() | hostile,
+)
+
+
+@quick
+@given(st.lists(_statuses, max_size=15))
+def test_any_status_is_sendable(statuses: list[StatusView]) -> None:
+    assert_sendable(render_status(statuses))
+
+
+@quick
+@given(names, hostile, hostile)
+def test_any_question_and_refusal_is_sendable(service: str, reason: str, why: str) -> None:
+    name = ServiceName(service)
+    request = Request(name, Verb.STOP, UserId("U0BOB"), reason)
+    held = Held(OperationId("op"), name, Verb.STOP, UserId(why), seconds(1), why, why)
+    denied = Denied(
+        Denial.OPERATOR, Word.STOP, name, (UserId(why),) * 30, (why,) * 30, (ChannelId(why),) * 30
+    )
+    for message in (
+        render_sentence(why),
+        render_busy(request, Busy(held), may_override=True),
+        render_confirmation(request, NeedsConfirmation(why)),
+        render_refusal(denied),
+        render_help(services=[name] * 40, operated=[name] * 30),
+    ):
+        assert_sendable(message)
+
+
+def test_progress_in_a_status_is_the_current_phases() -> None:
+    view = midway(phases=(), eta=None)
+    assert render_status([StatusView(KIMI, (), Standing.STARTING, startup=view)]).text == (
+        "*kimi-k2.5* is restarting, loading weights on its host"
+    )
+    assert Progress(38, 64).fraction > 0.5

@@ -1,0 +1,172 @@
+"""The grammar: what is understood, what is refused, and what is suggested instead."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.core.command import MOST_LINES, Command, Misunderstood, Parsed, Word, parse_command
+from bot.core.events import ServiceName
+
+KIMI, QWEN = ServiceName("kimi-k2.5"), ServiceName("qwen3")
+ONE, TWO = (KIMI,), (KIMI, QWEN)
+
+
+def parse(
+    text: str,
+    services: tuple[ServiceName, ...] = ONE,
+    *,
+    default: ServiceName | None = None,
+    here: ServiceName | None = None,
+) -> Parsed:
+    return parse_command(text, services=services, default=default, here=here)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("", Command(Word.STATUS, KIMI)),
+        ("   ", Command(Word.STATUS, KIMI)),
+        ("status", Command(Word.STATUS, KIMI)),
+        ("STATUS Kimi-K2.5", Command(Word.STATUS, KIMI)),
+        ("<@U0KIMI> status", Command(Word.STATUS, KIMI)),
+        (" <@U0KIMI|kimi>: restart", Command(Word.RESTART, KIMI)),
+        ("restart kimi-k2.5", Command(Word.RESTART, KIMI)),
+        ("Restart kimi-k2.5 New Tool-Call parser", Command(Word.RESTART, KIMI, "New Tool-Call parser")),
+        ("restart new tool-call parser", Command(Word.RESTART, KIMI, "new tool-call parser")),
+        ('restart "tool-call parser"', Command(Word.RESTART, KIMI, "tool-call parser")),
+        ("restart “wedged”", Command(Word.RESTART, KIMI, "wedged")),
+        ("restart `kimi-k2.5` \u2018it\u2019s slow\u2019", Command(Word.RESTART, KIMI, "it's slow")),
+        ("restart wedged", Command(Word.RESTART, KIMI, "wedged")),
+        ("restart kimi-k2.5 a &lt;b&gt; &amp; c", Command(Word.RESTART, KIMI, "a <b> & c")),
+        (
+            "restart kimi-k2.5 asked by <@U0BOB|bob> in <#C0OPS|ops>, see <https://x.example|this>",
+            Command(Word.RESTART, KIMI, "asked by @bob in #ops, see this"),
+        ),
+        ("stop kimi-k2.5.", Command(Word.STOP, KIMI)),
+        ("start", Command(Word.START, KIMI)),
+        ("watch", Command(Word.WATCH, KIMI)),
+        ("unwatch kimi-k2.5", Command(Word.UNWATCH, KIMI)),
+        ("logs", Command(Word.LOGS, KIMI)),
+        ("logs 200", Command(Word.LOGS, KIMI, lines=200)),
+        ("logs kimi-k2.5 200 lines", Command(Word.LOGS, KIMI, lines=200)),
+        ("logs kimi-k2.5 10m", Command(Word.LOGS, KIMI, since=timedelta(minutes=10))),
+        ("logs last 1h30m", Command(Word.LOGS, KIMI, since=timedelta(minutes=90))),
+        ("logs 999999999", Command(Word.LOGS, KIMI, lines=MOST_LINES)),
+        ("logs 0", Command(Word.LOGS, KIMI, lines=1)),
+        ("help me please", Command(Word.HELP)),
+    ],
+)
+def test_understood(text: str, command: Command) -> None:
+    assert parse(text) == command
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("restrat kimi-k2.5", "Did you mean `restart`?"),
+        ("log kimi-k2.5", "Did you mean `logs`?"),
+        ("xyzzy", "I do not know `xyzzy`. `help` tells"),
+        ("why", "I cannot do `why` yet. The nearest I can do is `logs`."),
+        ("history kimi-k2.5", "The nearest I can do is `status`."),
+        ("mute kimi-k2.5 2h", "The nearest I can do is `unwatch`."),
+        ("unmutte", "Did you mean `watch`?"),
+        ("kimi-k2.5", "Say the verb first: `status kimi-k2.5`."),
+        ("restart kimi-k25", "Did you mean `restart kimi-k2.5`?"),
+        ("restart kimi is slow", "Did you mean `restart kimi-k2.5`?"),
+        ("restart deepseek-r1 new build", "There is no service `deepseek-r1`, only `kimi-k2.5`."),
+        ("status kimmi-k2.5", "Did you mean `status kimi-k2.5`?"),
+        ("status nonsense", "There is no service `nonsense`"),
+        ("logs kimi 200", "Did you mean `logs kimi-k2.5`?"),
+        ("logs kimi-k2.5 many", "How much is `many`?"),
+        ("logs kimi-k2.5 10 20", "How much is `10 20`?"),
+        ("logs 10x", "There is no service `10x`"),
+    ],
+)
+def test_refused_with_the_nearest(text: str, hint: str) -> None:
+    parsed = parse(text)
+    assert isinstance(parsed, Misunderstood)
+    assert hint in parsed.sentence
+
+
+def test_a_left_out_service_is_the_threads_then_the_default() -> None:
+    assert parse("restart", TWO, default=KIMI, here=QWEN) == Command(Word.RESTART, QWEN)
+    assert parse("restart", TWO, default=KIMI) == Command(Word.RESTART, KIMI)
+    assert parse("logs 5", TWO, here=QWEN) == Command(Word.LOGS, QWEN, lines=5)
+
+
+def test_without_any_of_them_it_must_be_said() -> None:
+    asked = parse("restart", TWO)
+    assert asked == Misunderstood("Which service? `restart` `kimi-k2.5` or `qwen3`.")
+    assert isinstance(parse("logs 200", TWO), Misunderstood)
+
+
+def test_status_then_means_all() -> None:
+    assert parse("", TWO) == Command(Word.STATUS)
+    assert parse("status", TWO) == Command(Word.STATUS)
+
+
+def test_one_word_that_is_no_service_restarts_nothing_where_several_could_be_meant() -> None:
+    parsed = parse("restart deepseek", TWO, default=KIMI)
+    assert isinstance(parsed, Misunderstood)
+    assert "There is no service `deepseek`" in parsed.sentence
+    assert "`restart kimi-k2.5 …`" in parsed.sentence
+
+
+def test_a_default_that_may_not_be_named_here_does_not_count() -> None:
+    assert parse("restart", (QWEN, ServiceName("glm")), default=KIMI) == Misunderstood(
+        "Which service? `restart` `qwen3` or `glm`."
+    )
+
+
+def test_names_that_differ_in_case_alone_are_told_apart() -> None:
+    both = (ServiceName("Kimi"), ServiceName("kimi"))
+    assert parse("stop kimi", both) == Command(Word.STOP, ServiceName("kimi"))
+    assert parse("stop Kimi", both) == Command(Word.STOP, ServiceName("Kimi"))
+    assert isinstance(parse("stop KIMI", both), Misunderstood)
+
+
+def test_a_reason_is_cut_at_its_limit() -> None:
+    parsed = parse("restart kimi-k2.5 " + "x " * 500)
+    assert isinstance(parsed, Command)
+    assert len(parsed.reason) == 300
+
+
+def test_nothing_may_be_named() -> None:
+    assert parse("", ()) == Command(Word.STATUS)
+    assert isinstance(parse("restart it", ()), Misunderstood)
+
+
+words = st.sampled_from(
+    [
+        *Word,
+        "why",
+        "kimi-k2.5",
+        "KIMI",
+        "qwen3",
+        "200",
+        "10m",
+        "<@U1>",
+        "“",
+        "`",
+        "&lt;",
+        "\x00",
+        "…",
+        "'",
+        '"',
+    ]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(st.text(max_size=80), st.lists(words | st.text(max_size=8), max_size=6).map(" ".join)))
+def test_any_text_is_answered(text: str) -> None:
+    parsed = parse(text, TWO, default=KIMI)
+    if isinstance(parsed, Command):
+        assert parsed.service in {KIMI, QWEN} or parsed.verb in {Word.STATUS, Word.HELP}
+        assert len(parsed.reason) <= 300
+    else:
+        assert 0 < len(parsed.sentence) < 400

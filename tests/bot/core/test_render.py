@@ -1,0 +1,200 @@
+"""The root message and the one-line replies of a startup's thread."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from bot.core.actions import (
+    Mark,
+    MovedAgain,
+    Noticed,
+    Pace,
+    PhaseFinished,
+    RankTime,
+    RankView,
+    Reply,
+    StartupView,
+    Verdict,
+)
+from bot.core.events import MAIN_RANK, PhaseId, Rank, Role, UserId, Verb
+from bot.core.render import render_reply, render_root
+from bot.core.words import Searched
+from tests.support.slack_messages import (
+    assert_sendable,
+    button_values,
+    kinds,
+    labels,
+    markups,
+    preformatted,
+    shown,
+)
+from tests.support.startup_views import MIDWAY, mark, midway, ranks_in, replies, seconds, views
+
+quick = settings(max_examples=100, deadline=None)
+
+
+def test_the_root_midway() -> None:
+    message = render_root(midway(notes=("412 GB of 547 GB read, 1.9 GB/s",)))
+    headline, bar, ranks, note = markups(message)[0].split("\n")
+    assert headline == "*kimi-k2.5* is restarting on llm-two · loading weights"
+    assert bar == "▓▓▓▓▓▓▓░░░░░ 38 of 64 shards · 3m10s in this phase (usual 5m) · about 4 min to ready"
+    assert ranks == "8 of 8 ranks loading weights"
+    assert note == "412 GB of 547 GB read, 1.9 GB/s"
+    assert markups(message)[1].split("   ") == [
+        "✓ stop 14s",
+        "✓ process 9s",
+        "✓ distributed 22s",
+        "▸ *weights*",
+        "· memory",
+        "· graphs",
+        "· draft weights",
+        "· smoke test",
+    ]
+    assert markups(message)[2] == (
+        "restarted by <@U0ALICE>: “new tool-call parser” · last sign of life 2s ago"
+    )
+    assert labels(message) == ["Logs", "Stop watching"]
+    assert button_values(message)["kimi:logs"] == {"o": "op1", "s": "kimi-k2.5"}
+    assert message.text == (
+        "*kimi-k2.5* is restarting on llm-two · loading weights 38/64 · about 4 min to ready"
+    )
+
+
+@quick
+@given(views)
+def test_any_root_is_sendable_and_keeps_its_block_types(view: StartupView) -> None:
+    message = render_root(view)
+    assert_sendable(message)
+    assert kinds(message) == ["section", "context", "context", "actions"]
+
+
+@quick
+@given(replies, views)
+def test_any_reply_is_sendable(reply: Reply, view: StartupView) -> None:
+    assert_sendable(render_reply(reply, view))
+
+
+def test_an_edit_has_new_block_ids() -> None:
+    before, after = render_root(MIDWAY), render_root(midway(last_sign=seconds(5)))
+    ids = [{block["block_id"] for block in message.blocks} for message in (before, after)]
+    assert not ids[0] & ids[1]
+
+
+def test_the_laggard_is_named() -> None:
+    late = ranks_in(PhaseId.WEIGHTS, ended=(0, 1, 2, 4, 5, 6, 7))
+    assert "7 of 8 ranks have finished weight loading; waiting for TP3" in shown(
+        render_root(midway(ranks=late))
+    )
+
+
+def test_ranks_left_behind_in_another_phase_are_named() -> None:
+    ranks = (*ranks_in(PhaseId.WEIGHTS)[1:], RankView(Rank("TP0"), PhaseId.DISTRIBUTED, Role.TARGET))
+    assert "7 of 8 ranks loading weights; TP0 still in rank connection" in shown(
+        render_root(midway(ranks=ranks))
+    )
+
+
+def test_ranks_not_seen_yet_are_waited_for() -> None:
+    parent = RankView(MAIN_RANK, PhaseId.PROCESS, Role.TARGET)
+    assert "waiting for 8 ranks" in shown(render_root(midway(ranks=(parent,))))
+
+
+def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
+    told = shown(render_root(midway(phase=PhaseId.WARMUP, ranks=ranks_in(PhaseId.GRAPHS))))
+    assert "ranks" not in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"pace": Pace.SLOW}, "3m10s in this phase (usual 5m, slower than usual)"),
+        ({"pace": Pace.STALLED}, "⚠️ no progress while loading weights"),
+        ({"lost": "llm-two does not answer"}, "⚠️ llm-two does not answer"),
+        ({"last_sign": None}, "last sign of life none yet"),
+        ({"verb": Verb.WATCH, "by": None}, "started outside chat"),
+        ({"verb": Verb.STOP}, "*kimi-k2.5* is stopping on llm-two"),
+        ({"phases": ()}, "no phase yet"),
+        ({"hosts": ()}, "on its host"),
+    ],
+)
+def test_what_the_root_says(changes: dict[str, object], told: str) -> None:
+    assert told in shown(render_root(midway(**changes)))
+
+
+def test_a_stalled_root_promises_nothing() -> None:
+    message = render_root(midway(pace=Pace.STALLED))
+    assert "to ready" not in shown(message) + message.text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "headline"),
+    [
+        (Verdict.HEALTHY, "✅ *kimi-k2.5* is *healthy* on llm-two after 3m55s (usual 7m40s)"),
+        (Verdict.FAILED, "❌ *kimi-k2.5* *failed* on llm-two after 3m55s while loading weights"),
+        (Verdict.STOPPED, "*kimi-k2.5* is stopped on llm-two after 3m55s"),
+        (Verdict.UNWATCHED, "*kimi-k2.5* is no longer watched; the service is left alone"),
+        (Verdict.SUPERSEDED, "*kimi-k2.5*: this thread is over, another operation was begun"),
+    ],
+)
+def test_the_root_at_the_end(verdict: Verdict, headline: str) -> None:
+    message = render_root(midway(verdict=verdict))
+    assert markups(message)[0] == message.text == headline
+    assert "to ready" not in shown(message)
+    assert "sign of life" not in shown(message)
+    assert labels(message) == ["Logs"]
+
+
+def test_the_cause_stands_in_the_failed_root() -> None:
+    told = shown(render_root(midway(verdict=Verdict.FAILED, cause="TP3 ran out of GPU memory.")))
+    assert "TP3 ran out of GPU memory." in told
+
+
+def test_a_root_under_way_says_no_word_that_is_searched_for() -> None:
+    for pace in Pace:
+        message = render_root(midway(pace=pace))
+        assert not any(word in shown(message) + message.text for word in Searched)
+
+
+def test_what_people_wrote_cannot_mention_or_link() -> None:
+    message = render_root(midway(reason="<!here> see <https://evil.example|this> & that"))
+    assert "&lt;!here&gt; see &lt;https://evil.example|this&gt; &amp; that" in markups(message)[2]
+
+
+def test_a_finished_phase_is_one_line() -> None:
+    reply = PhaseFinished(
+        PhaseId.WEIGHTS,
+        Role.TARGET,
+        seconds(304),
+        seconds(310),
+        RankTime(Rank("TP5"), seconds(304)),
+        RankTime(Rank("TP2"), seconds(251)),
+    )
+    message = render_reply(reply, MIDWAY)
+    assert message.text == "Weights loaded in 5m04s (usual 5m10s). Slowest: TP5, 5m04s; fastest: TP2, 4m11s."
+    assert markups(message) == [message.text]
+
+
+def test_no_finished_phase_says_a_word_that_is_searched_for() -> None:
+    for phase in PhaseId:
+        for role in Role:
+            message = render_reply(PhaseFinished(phase, role, seconds(3)), MIDWAY)
+            assert not any(word in shown(message) + message.text for word in Searched)
+
+
+def test_moving_again_shows_what_moved_as_log_text() -> None:
+    reply = MovedAgain(PhaseId.GRAPHS, Role.TARGET, seconds(720), "[TP0] <b>Capturing</b> 12/23")
+    message = render_reply(reply, MIDWAY)
+    assert message.text == "*moving again* after 12m without progress, in graph capture."
+    assert preformatted(message) == "[TP0] <b>Capturing</b> 12/23"
+    assert "<b>" not in "".join(markups(message))
+
+
+def test_a_notice_names_its_person() -> None:
+    message = render_reply(Noticed("Waiting 30m longer.", UserId("U0BOB")), MIDWAY)
+    assert message.text == "Waiting 30m longer. (<@U0BOB>)"
+
+
+def test_the_end_of_a_long_row_of_marks_is_kept() -> None:
+    many = (*[mark(PhaseId.WEIGHTS, Mark.DONE, 1)] * 60, mark(PhaseId.SMOKE, Mark.NOW, 1))
+    assert markups(render_root(midway(phases=many)))[1].endswith("▸ *smoke test*")

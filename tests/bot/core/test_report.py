@@ -1,0 +1,178 @@
+"""Stalls and verdicts as replies."""
+
+from __future__ import annotations
+
+from bot.core.actions import (
+    Mark,
+    Progress,
+    RankView,
+    StallReported,
+    Verdict,
+    VerdictReached,
+)
+from bot.core.events import PhaseId, Rank, Role, SmokeResult, UserId, Verb
+from bot.core.report import make_verb_button, render_stall, render_verdict
+from tests.support.slack_messages import (
+    assert_sendable,
+    button_values,
+    kinds,
+    labels,
+    markups,
+    preformatted,
+    shown,
+)
+from tests.support.startup_views import MIDWAY, mark, ranks_in, seconds
+
+STALL = StallReported(
+    phase=PhaseId.GRAPHS,
+    role=Role.TARGET,
+    silent=seconds(720),
+    patience=seconds(570),
+    in_phase=seconds(730),
+    ranks=ranks_in(PhaseId.GRAPHS),
+    last_lines=("TP0: Capture cuda graph begin. This can take up to <several> minutes.",),
+    evidence=("CPU 800 %, unchanged: eight ranks spin.", "Nothing read from disk."),
+)
+HEALTHY = VerdictReached(
+    verdict=Verdict.HEALTHY,
+    phase=PhaseId.READY,
+    role=Role.TARGET,
+    took=seconds(451),
+    usual=seconds(460),
+    phases=(
+        mark(PhaseId.WEIGHTS, Mark.DONE, 304, usual=310),
+        mark(PhaseId.WEIGHTS, Mark.DONE, 40, role=Role.DRAFT),
+        mark(PhaseId.COMPILE, Mark.AHEAD),
+    ),
+    model="kimi-k2.5",
+    smoke=SmokeResult(passed=True, first_token=0.31, tokens_per_second=84.2, tool_call=True, reasoning=True),
+)
+FAILED = VerdictReached(
+    verdict=Verdict.FAILED,
+    phase=PhaseId.WEIGHTS,
+    role=Role.TARGET,
+    took=seconds(182),
+    usual=seconds(460),
+    phases=(mark(PhaseId.WEIGHTS, Mark.FAILED, 60, usual=310),),
+    cause="TP3 ran out of GPU memory.",
+    root_error="torch.OutOfMemoryError: tried to allocate <2.00 GiB>",
+    rank=Rank("TP3"),
+    advice="lower `--mem-fraction-static`",
+)
+
+
+def test_a_stall_tells_all_that_is_needed() -> None:
+    message = render_stall(STALL, MIDWAY)
+    assert_sendable(message)
+    assert markups(message)[0] == (
+        "⚠️ *stalled* in graph capture: no progress for 12m (patience here: 9m30s), 12m10s in this phase."
+    )
+    assert markups(message)[1].split("\n") == [
+        "CPU 800 %, unchanged: eight ranks spin.",
+        "Nothing read from disk.",
+        "All 8 ranks began graph capture; none ended it.",
+    ]
+    assert preformatted(message) == STALL.last_lines[0]
+    assert labels(message) == ["Keep waiting 30m", "Logs", "Restart", "Stop"]
+    assert button_values(message)["kimi:wait"] == {"o": "op1", "s": "kimi-k2.5", "m": 30}
+
+
+def test_a_stall_says_nothing_of_health_or_failure_and_no_log_text_in_its_fallback() -> None:
+    message = render_stall(STALL, MIDWAY)
+    told = shown(message) + message.text
+    assert "failed" not in told
+    assert "healthy" not in told
+    assert "several" not in message.text
+
+
+def test_a_stall_names_the_ranks_that_lag() -> None:
+    some = StallReported(
+        PhaseId.WEIGHTS,
+        Role.TARGET,
+        seconds(720),
+        seconds(570),
+        seconds(730),
+        progress=Progress(12, 64),
+        lagging=(Rank("TP3"), Rank("TP5")),
+        ranks=ranks_in(PhaseId.WEIGHTS, ended=(0, 1, 2, 4, 6, 7)),
+    )
+    told = shown(render_stall(some, MIDWAY))
+    assert "stalled* in weight loading at 12 of 64: no progress" in told
+    assert "TP3 and TP5 have not ended weight loading; the others have." in told
+
+
+def test_a_stall_tells_where_ranks_are_when_they_are_elsewhere() -> None:
+    apart = RankView(Rank("TP0"), PhaseId.DISTRIBUTED, Role.TARGET)
+    stall = StallReported(
+        PhaseId.WEIGHTS,
+        Role.TARGET,
+        seconds(1),
+        seconds(1),
+        seconds(1),
+        ranks=(apart, *ranks_in(PhaseId.WEIGHTS)[1:]),
+    )
+    assert "Elsewhere: TP0 in rank connection." in shown(render_stall(stall, MIDWAY))
+
+
+def test_the_newest_lines_are_kept() -> None:
+    lines = tuple(f"line {n} {'x' * 600}" for n in range(12))
+    kept = preformatted(
+        render_stall(
+            StallReported(PhaseId.GRAPHS, Role.TARGET, seconds(1), seconds(1), seconds(1), last_lines=lines),
+            MIDWAY,
+        )
+    )
+    assert "line 11 " in kept
+    assert "line 0 " not in kept
+
+
+def test_restart_and_stop_ask_first() -> None:
+    for verb in (Verb.RESTART, Verb.STOP):
+        made = make_verb_button(verb, MIDWAY)
+        assert made["confirm"]["title"]["text"] == f"{verb.capitalize()} kimi-k2.5?"
+        assert made["action_id"] == f"kimi:{verb}"
+
+
+def test_healthy_with_its_proof_and_durations() -> None:
+    message = render_verdict(HEALTHY, MIDWAY)
+    assert_sendable(message)
+    assert markups(message)[0] == (
+        "✅ *healthy* after 7m31s (usual 7m40s). Serves `kimi-k2.5`; first token 0.31s, 84 tokens/s; "
+        "tool call and reasoning parsed."
+    )
+    rows = [[cell["text"] for cell in row] for row in message.blocks[1]["rows"]]
+    assert rows == [["Phase", "Took", "Usual"], ["weights", "5m04s", "5m10s"], ["draft weights", "40s", "-"]]
+    assert message.text.endswith("weights 5m04s (usual 5m10s), draft weights 40s.")
+    assert "failed" not in shown(message) + message.text
+
+
+def test_healthy_without_more_to_say() -> None:
+    bare = VerdictReached(Verdict.HEALTHY, PhaseId.READY, Role.TARGET, seconds(9), None, ())
+    assert render_verdict(bare, MIDWAY).text == "*kimi-k2.5* *healthy* after 9s."
+
+
+def test_failed_with_its_root_error_and_a_way_on() -> None:
+    message = render_verdict(FAILED, MIDWAY)
+    assert_sendable(message)
+    told = "*kimi-k2.5* *failed* after 3m02s while loading weights: TP3 ran out of GPU memory."
+    assert message.text == told
+    assert markups(message) == [f"❌ {told}", "Try: lower `--mem-fraction-static`"]
+    assert preformatted(message) == "[TP3] torch.OutOfMemoryError: tried to allocate <2.00 GiB>"
+    assert kinds(message) == ["section", "rich_text", "section", "table", "actions"]
+    assert labels(message) == ["Restart", "Logs"]
+    assert "healthy" not in shown(message) + message.text
+
+
+def test_other_endings_name_who_ended_it() -> None:
+    told = {
+        verdict: render_verdict(
+            VerdictReached(verdict, PhaseId.STOPPING, Role.TARGET, seconds(14), None, (), by=UserId("U0BOB")),
+            MIDWAY,
+        ).text
+        for verdict in (Verdict.STOPPED, Verdict.UNWATCHED, Verdict.SUPERSEDED)
+    }
+    assert told == {
+        Verdict.STOPPED: "*kimi-k2.5* is stopped, after 14s. It stays down until started.",
+        Verdict.UNWATCHED: "No longer watched by <@U0BOB>; the service is left alone and goes on by itself.",
+        Verdict.SUPERSEDED: "This thread ends here: another operation was begun by <@U0BOB>.",
+    }
