@@ -1,0 +1,299 @@
+"""One startup as a pure state machine: facts and `now` in, orders out, a verdict at the end.
+
+How it works
+============
+
+A startup has one life line per member (a unit on a host) and one proof for the service as a whole.
+
+    begin ──► verb ordered ──► verb carried out ──► new InvocationID ──► phases ──► proof ──► verdict
+              (never twice)    (or: a job shows)    (old lines end)      (tracker)  (readiness)
+
+* **Verb.** `begin` orders it once for each member. Refused: failed. Unanswered: never repeated; the unit's
+  InvocationID or a pending job tells, within a minute of the host being seen again.
+* **Start.** A new InvocationID, from a unit's state or from a line, ends the old run. Only lines of the new
+  one reach the tracker and the suspects; the old run's count for stopping. See `startup_members`.
+* **Proof.** See `readiness` and `startup_proof`. A log line that says ready orders a probe at once. With unit,
+  socket, health and model proven, the smoke test runs once and `stable_for` counts; both done and all still
+  true: healthy. What stops being true sets the count back.
+* **Fall.** See `startup_end`. Evidence of failure does not end it at once: for up to ten seconds the rest of
+  the story may come (the first root error, systemd's result, a crash behind a failed smoke test), less when
+  systemd has said how the unit ended. Then: failed. What proves at once that nothing can come of it (a verb
+  refused, a unit masked, the wrong model) does not wait.
+* **Patience.** Silence is counted by our clock at arrival and stands still while a host is out of sight. A
+  stall is told once, its end too. `give_up_after` ends the watch as failed; the service is left alone.
+
+Every event is handled in the same steps: take the fact in, let what waits for time look again, show the
+present if it changed or time passed. What matters later is all in `state`, so that a copy of it goes on just
+the same. After the verdict nothing is ordered any more.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, assert_never
+
+from bot.core.actions import Action, Noticed, RunSmoke, SendVerb, StallReported, StartupView, Verdict
+from bot.core.diagnosis import SuspectsState
+from bot.core.events import (
+    Event,
+    HostLost,
+    HostRestored,
+    LineRead,
+    Member,
+    PatienceExtended,
+    ProbeAnswered,
+    SmokeFinished,
+    Superseded,
+    Ticked,
+    UnitObserved,
+    UnwatchAsked,
+    Verb,
+    VerbRefused,
+    VerbSent,
+    VerbUnanswered,
+)
+from bot.core.patience import Silence
+from bot.core.phases import TrackerState
+from bot.core.readiness import missing_proof
+from bot.core.startup_end import check_fall, fail_with, finish
+from bot.core.startup_lines import take_facts, take_line
+from bot.core.startup_members import not_carried_out, read_unit
+from bot.core.startup_proof import check_ready, probe, take_answer, take_smoke
+from bot.core.startup_state import MemberState, Plan, Sent, StartupState
+from bot.core.startup_turn import Turn
+from bot.core.startup_view import (
+    evidence_of,
+    host_of,
+    patience_now,
+    record_of,
+    time_in_phase,
+    unit_of,
+    view_of,
+)
+from bot.core.words import name_doing, spell_duration
+
+if TYPE_CHECKING:
+    from config.engine_file import EngineFile
+
+LOST_TOLD_AFTER = timedelta(seconds=30)
+
+
+class Startup:
+    """The machine. The carrier feeds it facts, saves `state` after each, and carries out what it orders."""
+
+    def __init__(self, plan: Plan, engine: EngineFile, state: StartupState | None = None) -> None:
+        self.plan = plan
+        self._turn = Turn(plan, engine, state or fresh_state(plan))
+
+    @property
+    def state(self) -> StartupState:
+        return self._turn.state
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self._turn.state.verdict
+
+    def view(self, now: datetime) -> StartupView:
+        return view_of(self._turn.scene(now))
+
+    def begin(self, now: datetime) -> list[Action]:
+        """The root message, then the verb, once for each member; a watch asks the engine instead."""
+        turn = self._turn
+        turn.open()
+        turn.changed = True
+        if self.plan.verb is Verb.WATCH:
+            probe(turn, now)
+            return turn.close(now)
+        for name, member in turn.state.members.items():
+            member.sent, member.sent_at = Sent.UNDERWAY, now
+            turn.order(SendVerb(name, self.plan.verb))
+        return turn.close(now)
+
+    def resume(self, now: datetime) -> list[Action]:
+        """After the process that carried this out died: what was ordered and never reported back.
+
+        A verb is not among it: whether it arrived is asked of the unit. A probe and a smoke test are only
+        questions, and are asked anew.
+        """
+        turn = self._turn
+        turn.open()
+        if turn.is_over:
+            return []
+        for name, member in turn.state.members.items():
+            if member.sent is Sent.UNDERWAY:
+                self._take_unanswered(name, "kimi was restarted before the answer came", now)
+        turn.state.proof.out = False
+        if self.plan.verb is not Verb.STOP:
+            probe(turn, now)
+        if turn.state.proof.smoke_asked is not None and turn.state.proof.smoke is None:
+            turn.order(RunSmoke())
+        turn.changed = True
+        return turn.close(now)
+
+    def handle(self, event: Event, now: datetime) -> list[Action]:
+        """One fact; after the verdict there is nothing to do."""
+        turn = self._turn
+        if turn.is_over:
+            return []
+        turn.open()
+        self._take(event, now)
+        self._look_again(now)
+        return turn.close(now)
+
+    def _take(self, event: Event, now: datetime) -> None:
+        turn = self._turn
+        match event:
+            case LineRead():
+                take_line(turn, event.member, event.line, now)
+            case UnitObserved():
+                member = turn.state.members[event.member]
+                take_facts(turn, event.member, read_unit(self.plan, member, event, now), now)
+            case ProbeAnswered():
+                take_answer(turn, event.answer, now)
+            case SmokeFinished():
+                take_smoke(turn, event.result, now)
+            case Ticked():
+                turn.changed = True
+            case VerbSent() | VerbRefused() | VerbUnanswered():
+                self._take_verb(event, now)
+            case HostLost() | HostRestored():
+                self._take_sight(event, now)
+            case PatienceExtended() | UnwatchAsked() | Superseded():
+                self._take_word(event, now)
+            case _:
+                assert_never(event)
+
+    def _take_word(self, event: PatienceExtended | UnwatchAsked | Superseded, now: datetime) -> None:
+        """What a person said."""
+        match event:
+            case PatienceExtended():
+                self.state.silence.extend(event.until)
+                longer = spell_duration(event.until - now)
+                self._turn.say(Noticed(f"Keeps waiting {longer} longer, whatever the log does.", by=event.by))
+            case UnwatchAsked():
+                finish(self._turn, Verdict.UNWATCHED, now, by=event.by)
+            case Superseded():
+                finish(self._turn, Verdict.SUPERSEDED, now, by=event.by)
+            case _:
+                assert_never(event)
+
+    # ---- the verb -----------------------------------------------------------------------------------------
+
+    def _take_verb(self, event: VerbSent | VerbRefused | VerbUnanswered, now: datetime) -> None:
+        member = self.state.members[event.member]
+        match event:
+            case VerbSent():
+                started = member.invocation is not None and not member.provisional
+                member.sent, member.sent_at = (Sent.SETTLED if started else Sent.ACCEPTED), now
+            case VerbUnanswered():
+                self._take_unanswered(event.member, event.error, now)
+            case VerbRefused():
+                sentence = f"the {self.plan.verb} was not carried out: {event.error}"
+                fail_with(self._turn, sentence, now, name=event.member)
+            case _:
+                assert_never(event)
+
+    def _take_unanswered(self, name: Member, error: str, now: datetime) -> None:
+        member = self.state.members[name]
+        member.sent, member.sent_at = Sent.UNANSWERED, now
+        told = (
+            f"The {self.plan.verb} went out to {host_of(name)} and no answer came back ({error}). "
+            "It is not sent again: the unit's InvocationID will tell whether it arrived."
+        )
+        self._turn.say(Noticed(told))
+
+    # ---- the host -----------------------------------------------------------------------------------------
+
+    def _take_sight(self, event: HostLost | HostRestored, now: datetime) -> None:
+        member, silence = self.state.members[event.member], self.state.silence
+        self._turn.changed = True
+        if isinstance(event, HostLost):
+            member.lost, member.lost_since = event.error, member.lost_since or now
+            silence.pause(now)
+            return
+        if member.lost_told and member.lost_since is not None:
+            away = spell_duration(now - member.lost_since)
+            self._turn.say(Noticed(f"{host_of(event.member)} can be seen again after {away}."))
+        member.lost, member.lost_since, member.lost_told = None, None, False
+        if member.sent in {Sent.ACCEPTED, Sent.UNANSWERED}:
+            member.sent_at = now
+        if all(each.lost is None for each in self.state.members.values()):
+            silence.go_on(now)
+
+    # ---- what waits for time ------------------------------------------------------------------------------
+
+    def _look_again(self, now: datetime) -> None:
+        turn = self._turn
+        if not turn.is_over:
+            check_fall(turn, now)
+        if not turn.is_over:
+            check_ready(turn, now)
+        for check in (self._check_verb, self._check_limit, self._check_silence, self._check_sight):
+            if not turn.is_over:
+                check(now)
+
+    def _check_verb(self, now: datetime) -> None:
+        for name, member in self.state.members.items():
+            if not_carried_out(member, now):
+                sentence = f"the {self.plan.verb} was not carried out: no new start and no job in 60s"
+                fail_with(self._turn, sentence, now, name=name)
+                return
+
+    def _check_limit(self, now: datetime) -> None:
+        extended = self.state.silence.until or self.plan.began
+        if now < max(self.plan.began + self.plan.give_up_after, extended):
+            return
+        phase, role = self._turn.current(now)
+        said = self.state.proof.said is not None
+        still = missing_proof(self.plan, self.state, phase) if said else None
+        waited = spell_duration(now - self.plan.began)
+        told = still or f"still {name_doing(phase, role)}"
+        fail_with(self._turn, f"gave up after {waited}: {told}; the service is left as it is", now)
+
+    def _check_silence(self, now: datetime) -> None:
+        silence, patience = self.state.silence, patience_now(self._turn.scene(now))
+        waits = self.state.proof.since is not None or self.state.fall is not None
+        if waits or silence.stalled or not silence.exceeds(patience, now):
+            return
+        silence.stalled = silence.told = True
+        self._turn.say(self._stall(patience, now))
+        self._turn.upload("The whole log of this start up to the stall.")
+
+    def _stall(self, patience: timedelta, now: datetime) -> StallReported:
+        scene, tracker = self._turn.scene(now), self._turn.tracker
+        phase, role = self._turn.current(now)
+        record = record_of(scene, phase, role)
+        return StallReported(
+            phase=phase,
+            role=role,
+            silent=self.state.silence.lasts(now),
+            patience=patience,
+            in_phase=time_in_phase(scene),
+            progress=record.progress if record is not None else None,
+            lagging=tracker.lagging(),
+            ranks=tracker.places(),
+            last_lines=tuple(self.state.last_lines),
+            evidence=evidence_of(scene),
+        )
+
+    def _check_sight(self, now: datetime) -> None:
+        for name, member in self.state.members.items():
+            if member.lost_since is None or member.lost_told or now - member.lost_since < LOST_TOLD_AFTER:
+                continue
+            member.lost_told = True
+            away = spell_duration(now - member.lost_since)
+            told = f"{host_of(name)} has been out of sight for {away}: {member.lost}."
+            self._turn.say(
+                Noticed(f"{told} Nothing is concluded from that; the watch goes on when it is back.")
+            )
+
+
+def fresh_state(plan: Plan) -> StartupState:
+    """The state of an operation that has not begun."""
+    members = {name: _fresh_member(plan, name) for name in plan.members}
+    return StartupState(TrackerState(), SuspectsState(), Silence(since=plan.began), members)
+
+
+def _fresh_member(plan: Plan, name: Member) -> MemberState:
+    before = plan.before.get(name) if plan.verb is not Verb.WATCH else None
+    return MemberState(unit_name=unit_of(name), old=[before] if before is not None else [])

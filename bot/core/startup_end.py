@@ -1,0 +1,111 @@
+"""How a startup ends: evidence of failure and the wait for the rest of its story, then the one verdict."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from bot.core.actions import Close, Verdict, VerdictReached
+from bot.core.baseline import phase_key
+from bot.core.conclusion import Conclusion, conclude, durations_of
+from bot.core.events import Member, Verb
+from bot.core.startup_members import Fell, name_member
+from bot.core.startup_state import Downfall, Fall
+from bot.core.startup_view import elapsed, phases_of
+
+if TYPE_CHECKING:
+    from bot.core.events import UserId
+    from bot.core.startup_turn import Turn
+
+FALL_WAIT = timedelta(seconds=10)  # for the first root error and systemd's result
+ENDED_WAIT = timedelta(seconds=2)  # once systemd has said how the unit ended
+SMOKE_WAIT = timedelta(seconds=5)  # for the crash that may stand behind a failed smoke test
+_STRENGTH = {kind: strength for strength, kind in enumerate(Downfall)}
+
+
+def take_fall(turn: Turn, fell: Fell, *, name: Member | None, now: datetime) -> None:
+    """Remember the strongest evidence of failure; a weaker one adds nothing."""
+    fall = turn.state.fall
+    turn.changed = turn.changed or fall is None
+    if fall is None or fall.kind is Downfall.SMOKE:
+        turn.state.fall = fall = Fall(fell.kind, name, now, fell.sentence)
+    elif _STRENGTH[fell.kind] > _STRENGTH[fall.kind]:
+        fall.kind, fall.member, fall.sentence = fell.kind, name, fell.sentence
+    if fell.ended and fall.ended is None:
+        fall.ended = now
+
+
+def check_fall(turn: Turn, now: datetime) -> None:
+    """The verdict, once enough of the story is known or has had its time to come."""
+    fall = turn.state.fall
+    if fall is None:
+        return
+    wait = SMOKE_WAIT if fall.kind is Downfall.SMOKE else FALL_WAIT
+    early = fall.ended is not None and now - fall.ended >= ENDED_WAIT and not _may_loop(turn, fall)
+    if not early and now - fall.since < wait:
+        return
+    likely = turn.suspects.is_proven or turn.suspects.is_likely
+    found = turn.suspects.cause() if likely else None
+    fail(turn, conclude(turn.plan, turn.state, fall=fall, found=found, current=turn.current(now)), now)
+
+
+def _may_loop(turn: Turn, fall: Fall) -> bool:
+    """The unit's own policy may start it again: then it is worth knowing how often it did."""
+    unit = turn.state.members[fall.member].unit if fall.member is not None else None
+    return fall.kind is Downfall.DOWN and unit is not None and unit.restart_policy != "no"
+
+
+def fail_with(turn: Turn, sentence: str, now: datetime, *, name: Member | None = None) -> None:
+    """Failed at once, for a reason that no waiting would mend."""
+    told = sentence if name is None else name_member(turn.plan, name, sentence)
+    fail(turn, Conclusion(told, *turn.current(now)), now)
+
+
+def fail(turn: Turn, conclusion: Conclusion, now: datetime) -> None:
+    turn.state.failed_phase = phase_key(conclusion.phase, conclusion.role)
+    finish(turn, Verdict.FAILED, now, conclusion=conclusion)
+
+
+def finish(
+    turn: Turn,
+    verdict: Verdict,
+    now: datetime,
+    *,
+    conclusion: Conclusion | None = None,
+    by: UserId | None = None,
+) -> None:
+    """The verdict, said once; a failure goes to the channel too, with the whole log."""
+    state, failed = turn.state, verdict is Verdict.FAILED
+    if verdict in {Verdict.HEALTHY, Verdict.STOPPED}:
+        turn.close_phases(now)
+    conclusion = conclusion or Conclusion("", *turn.current(now))
+    state.verdict, state.ended, state.cause = verdict, now, conclusion.cause or None
+    turn.say(_verdict_reply(turn, conclusion, now, by=by), broadcast=failed)
+    if failed and state.lines:
+        turn.upload("The whole log of this start.")
+    turn.order(Close(verdict, _durations(turn, now)))
+
+
+def _verdict_reply(turn: Turn, conclusion: Conclusion, now: datetime, *, by: UserId | None) -> VerdictReached:
+    plan, state, scene = turn.plan, turn.state, turn.scene(now)
+    return VerdictReached(
+        verdict=state.verdict or Verdict.FAILED,
+        phase=conclusion.phase,
+        role=conclusion.role,
+        took=elapsed(scene),
+        usual=plan.usual.whole if plan.verb is not Verb.STOP else None,
+        phases=phases_of(scene),
+        cause=state.cause,
+        root_error=conclusion.root_error,
+        rank=conclusion.rank,
+        advice=conclusion.advice,
+        model=plan.model if state.verdict is Verdict.HEALTHY else None,
+        smoke=state.proof.smoke,
+        by=by,
+    )
+
+
+def _durations(turn: Turn, now: datetime) -> dict[str, float]:
+    if turn.state.verdict is not Verdict.HEALTHY:
+        return {}
+    return durations_of(turn.plan, turn.tracker.phases(), took=elapsed(turn.scene(now)))

@@ -1,0 +1,168 @@
+"""What a line changes: whose it is, what the tracker finds in it, whether it is news."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from bot.core.actions import Noticed, Verdict
+from bot.core.baseline import phase_key
+from bot.core.events import LogLine, Member, Origin, PhaseId, Role
+from bot.core.findings import (
+    FailureSaid,
+    Finding,
+    NoiseRead,
+    PhaseBegan,
+    PhaseEnded,
+    ProgressMade,
+    ReadySaid,
+)
+from bot.core.ranks import read_parts, read_rank
+from bot.core.startup_end import fail_with, finish, take_fall
+from bot.core.startup_members import (
+    Fact,
+    Fell,
+    Hopeless,
+    StartSeen,
+    StopDone,
+    StopForced,
+    StopSeen,
+    Whose,
+    learn_offset,
+    read_new_line,
+    read_old_line,
+    take_start,
+    whose,
+)
+from bot.core.startup_proof import take_ready
+from bot.core.startup_state import Downfall, Sent
+from bot.core.startup_view import host_now
+from bot.core.words import name_doing
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.startup_turn import Turn
+
+_FATAL = "the engine reported an error that it does not survive"
+_ANEW = "another start of the unit took the place of this one"
+_LAST_LINES = 8
+_LINE_LENGTH = 300
+
+
+def take_line(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
+    member = turn.state.members[name]
+    learn_offset(turn.plan, member, line, now)
+    belongs = whose(turn.plan, member, line)
+    if belongs is Whose.FIRST:
+        take_facts(turn, name, [take_start(turn.plan, member, line.invocation, line.at)], now)
+    match belongs:
+        case Whose.FIRST | Whose.WATCHED:
+            _take_new(turn, name, line, now)
+        case Whose.OLD:
+            _take_old(turn, name, line, now)
+        case Whose.OTHER:
+            if turn.state.fall is None:
+                take_fall(turn, Fell(Downfall.REPLACED, _ANEW, ended=False), name=name, now=now)
+        case _:
+            assert_never(belongs)
+
+
+def _take_old(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
+    member = turn.state.members[name]
+    take_facts(turn, name, read_old_line(turn.plan, member, line), now)
+    if member.invocation is None and turn.state.silence.is_new_line(None, line.reading):
+        turn.progress(line.reading[:_LINE_LENGTH], now)
+
+
+def _take_new(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
+    state, at = turn.state, line.at or host_now(turn.state, now)
+    before = turn.tracker.current()
+    findings = turn.tracker.read(line, member=name, at=at)
+    phase, role = _place(turn, findings, before)
+    if line.origin is not Origin.MANAGER:
+        turn.suspects.note(line, findings, phase=phase, role=role)
+    state.lines += not line.partial
+    for finding in findings:
+        _take_finding(turn, finding, name, at=at, now=now)
+    take_facts(turn, name, read_new_line(state.members[name], line), now)
+    if not turn.is_over and not any(isinstance(each, NoiseRead) for each in findings):
+        _take_reading(turn, name, line, now)
+
+
+def _place(turn: Turn, findings: tuple[Finding, ...], current: tuple[PhaseId, Role]) -> tuple[PhaseId, Role]:
+    """Where the rank that reports a failure was; of any other line, where the startup was."""
+    ranks = {each.rank for each in findings if isinstance(each, FailureSaid)}
+    places = turn.tracker.places() if ranks else ()
+    return next(((each.phase, each.role) for each in places if each.rank in ranks), current)
+
+
+def _take_finding(turn: Turn, finding: Finding, name: Member, *, at: datetime, now: datetime) -> None:
+    match finding:
+        case PhaseBegan() | PhaseEnded():
+            turn.note_phases((finding,), now)
+        case ProgressMade():
+            bar, doing = finding.progress, name_doing(finding.phase, finding.role)
+            if turn.state.silence.is_grown_bar(phase_key(finding.phase, finding.role), bar):
+                turn.progress(f"{bar.done} of {bar.total} {doing}", now)
+        case ReadySaid():
+            take_ready(turn, at, now)
+        case FailureSaid():
+            if finding.fatal:
+                take_fall(turn, Fell(Downfall.FATAL, _FATAL, ended=False), name=name, now=now)
+        case NoiseRead():
+            pass
+        case _:
+            assert_never(finding)
+
+
+def _take_reading(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
+    """A line never seen before is progress; any line is a sign of life."""
+    state, reading = turn.state, line.reading[:_LINE_LENGTH]
+    state.silence.sign = now
+    if line.partial or not reading.strip():
+        return
+    said = read_parts(turn.engine, line.reading)[-1]
+    rank = read_rank(turn.tracker.state.who, said, pid=line.pid, member=name)
+    if state.silence.is_new_line(rank, reading):
+        state.last_lines = [*state.last_lines, reading][-_LAST_LINES:]
+        turn.progress(reading, now)
+
+
+def take_facts(turn: Turn, name: Member, facts: list[Fact], now: datetime) -> None:
+    """What became known about one member."""
+    for fact in facts:
+        if turn.is_over:
+            return
+        match fact:
+            case StartSeen():
+                _take_start(turn, fact, now)
+            case StopSeen():
+                _take_stop(turn, fact.at or host_now(turn.state, now), now)
+            case StopForced():
+                turn.say(Noticed("The old process did not end in time: systemd kills it."))
+            case StopDone():
+                if all(member.sent is Sent.SETTLED for member in turn.state.members.values()):
+                    finish(turn, Verdict.STOPPED, now)
+            case Fell():
+                take_fall(turn, fact, name=name, now=now)
+            case Hopeless():
+                fail_with(turn, fact.sentence, now, name=name)
+            case _:
+                assert_never(fact)
+
+
+def _take_stop(turn: Turn, at: datetime, now: datetime) -> None:
+    if all(record.phase is not PhaseId.STOPPING for record in turn.tracker.phases()):
+        turn.begin_phase(PhaseId.STOPPING, at, now)
+
+
+def _take_start(turn: Turn, fact: StartSeen, now: datetime) -> None:
+    """The new run begins; the old one is over when every member has begun anew."""
+    at = fact.at or host_now(turn.state, now)
+    if fact.again and len(turn.state.members) == 1:
+        turn.forget_run()
+    if all(member.invocation is not None for member in turn.state.members.values()):
+        turn.end_phase(PhaseId.STOPPING, at, now)
+    if all(record.phase is not PhaseId.PROCESS for record in turn.tracker.phases()):
+        turn.begin_phase(PhaseId.PROCESS, at, now)
+    turn.changed = True

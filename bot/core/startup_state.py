@@ -1,0 +1,144 @@
+"""What one startup is told at its beginning, and all it must remember: plain data for a record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from bot.core.actions import Verdict
+from bot.core.baseline import Usual
+from bot.core.diagnosis import SuspectsState
+from bot.core.events import (
+    InvocationId,
+    Member,
+    OperationId,
+    PhaseId,
+    ProbeAnswer,
+    ServiceName,
+    SmokeResult,
+    UnitState,
+    UserId,
+    Verb,
+)
+from bot.core.patience import Silence
+from bot.core.phases import TrackerState
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One operation as it was asked for; never changes.
+
+    `before` holds each member's InvocationID as it was before the verb: what comes from that run is old.
+    A watch has no before; whatever runs is what is watched.
+    """
+
+    operation: OperationId
+    service: ServiceName
+    verb: Verb
+    members: tuple[Member, ...]
+    by: UserId | None
+    reason: str
+    began: datetime
+    model: str | None = None
+    ranks: int | None = None
+    stable_for: timedelta = timedelta(seconds=30)
+    give_up_after: timedelta = timedelta(hours=2)
+    patience: dict[PhaseId, timedelta] = field(default_factory=dict)
+    smoke: bool = True
+    usual: Usual = field(default_factory=Usual)
+    before: dict[Member, InvocationId | None] = field(default_factory=dict)
+
+
+class Sent(StrEnum):
+    """What became of the verb at one member."""
+
+    NOT = "not"  # a watch sends nothing
+    UNDERWAY = "underway"  # ordered, no answer yet
+    ACCEPTED = "accepted"  # systemd enqueued it
+    UNANSWERED = "unanswered"  # it went out and the link was lost
+    SETTLED = "settled"  # a new start, or the job itself, was seen
+
+
+class Downfall(StrEnum):
+    """How a startup goes wrong, weakest evidence first: a later kind takes the place of an earlier."""
+
+    SMOKE = "smoke"  # the smoke test failed; the unit may turn out to have died of it
+    FATAL = "fatal"  # the log says something the engine does not survive
+    REPLACED = "replaced"  # another start of the unit took the place of the one that was watched
+    DOWN = "down"  # the unit ended
+    LOOPING = "looping"  # it ended and systemd starts it again by itself
+
+
+@dataclass(slots=True)
+class Fall:
+    """A failure that was seen; the verdict waits a little for the rest of the story."""
+
+    kind: Downfall
+    member: Member | None
+    since: datetime  # our clock
+    sentence: str  # why, should nothing better be found
+    ended: datetime | None = None  # since when both the unit's end and systemd's lines about it are known
+
+
+@dataclass(slots=True)
+class MemberState:
+    """One unit on one host."""
+
+    unit_name: str = ""
+    sent: Sent = Sent.NOT
+    sent_at: datetime | None = None  # since when we wait for the verb to show an effect
+    old: list[InvocationId] = field(default_factory=list)
+    invocation: InvocationId | None = None  # the start that is watched
+    provisional: bool = False  # seen before the verb was accepted: it may still be the run before
+    unit: UnitState | None = None
+    unit_at: datetime | None = None
+    restarts: int | None = None  # NRestarts when the watched start was first seen
+    counter: int | None = None  # restart counter as systemd told it since
+    boot: str | None = None
+    exit: str | None = None  # systemd's words: "killed, status=9/KILL"
+    result: str | None = None  # "signal", "exit-code", "oom-kill", …
+    stopping: bool = False  # a stop of the watched start was asked for, and not by us
+    forced: bool = False  # systemd had to kill the old process
+    lost: str | None = None
+    lost_since: datetime | None = None
+    lost_told: bool = False
+    heard: datetime | None = None  # when its last line arrived
+    offset: timedelta | None = None  # our clock minus the host's, latency included
+    marked: UnitState | None = None  # as it was at the last progress, to tell what moved since
+    marked_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class Proof:
+    """What is known about readiness, and what was asked and not yet answered."""
+
+    said: datetime | None = None  # the log said ready; our clock
+    said_on_host: datetime | None = None
+    asked: datetime | None = None  # when a probe was last ordered
+    out: bool = False  # it was not answered yet
+    answer: ProbeAnswer | None = None
+    answered: datetime | None = None
+    foreign: int = 0  # answers in a row, since the log said ready, from a socket of another process
+    unlisted: datetime | None = None  # since when health is 200 and the model is not listed
+    since: datetime | None = None  # unit, socket, health and model hold since
+    smoke_asked: datetime | None = None
+    smoke: SmokeResult | None = None
+
+
+@dataclass(slots=True)
+class StartupState:
+    tracker: TrackerState
+    suspects: SuspectsState
+    silence: Silence
+    members: dict[Member, MemberState]
+    proof: Proof = field(default_factory=Proof)
+    fall: Fall | None = None
+    sequence: int = 0
+    lines: int = 0  # of the watched start
+    last_lines: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    verdict: Verdict | None = None
+    ended: datetime | None = None
+    failed_phase: str | None = None  # key of the phase it failed in
+    cause: str | None = None

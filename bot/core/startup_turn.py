@@ -1,0 +1,118 @@
+"""The working set of one startup and one turn of it: what is known, what is ordered, what is said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.core.actions import Action, EditRoot, MovedAgain, PostReply, Reply, UploadTail
+from bot.core.conclusion import finished_reply
+from bot.core.diagnosis import Suspects
+from bot.core.events import PhaseId, Role, Verb
+from bot.core.findings import Finding, PhaseBegan, PhaseEnded
+from bot.core.phases import Tracker
+from bot.core.startup_state import Plan, Proof, StartupState
+from bot.core.startup_view import Scene, current_phase, host_now, view_of
+from bot.core.words import name_doing
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from config.engine_file import EngineFile
+
+
+class Turn:
+    """Everything the parts of the machine share. Only `state` outlives the process."""
+
+    def __init__(self, plan: Plan, engine: EngineFile, state: StartupState) -> None:
+        self.plan = plan
+        self.engine = engine
+        self.state = state
+        self.tracker = Tracker(engine, ranks=plan.ranks, state=state.tracker)
+        self.suspects = Suspects(state.suspects)
+        self.changed = False  # the present should be shown
+        self._out: list[Action] = []
+
+    @property
+    def is_over(self) -> bool:
+        return self.state.verdict is not None
+
+    def open(self) -> None:
+        self._out, self.changed = [], False
+
+    def close(self, now: datetime) -> list[Action]:
+        """The orders of this turn; the present comes first, so that it is never older than what is said."""
+        shown: list[Action] = [EditRoot(view_of(self.scene(now)))] if self.changed else []
+        return [*shown, *self._out]
+
+    def scene(self, now: datetime) -> Scene:
+        return Scene(self.plan, self.engine, self.state, self.tracker, now)
+
+    def current(self, now: datetime) -> tuple[PhaseId, Role]:
+        return current_phase(self.scene(now))
+
+    # ---- orders -------------------------------------------------------------------------------------------
+
+    def order(self, action: Action) -> None:
+        self._out.append(action)
+
+    def say(self, reply: Reply, *, broadcast: bool = False) -> None:
+        self.changed = True
+        self.state.sequence += 1
+        self.order(PostReply(self.state.sequence, reply, broadcast=broadcast))
+
+    def upload(self, why: str) -> None:
+        self.state.sequence += 1
+        self.order(UploadTail(self.state.sequence, why))
+
+    # ---- progress and phases ------------------------------------------------------------------------------
+
+    def progress(self, sign: str, now: datetime) -> None:
+        """Something new came; it ends a stall that was told."""
+        silence = self.state.silence
+        told = silence.told
+        silent = silence.break_off(now)
+        for member in self.state.members.values():
+            member.marked, member.marked_at = member.unit, member.unit_at
+        if told:
+            self.say(MovedAgain(*self.current(now), silent, sign))
+
+    def begin_phase(self, phase: PhaseId, at: datetime, now: datetime) -> None:
+        self.note_phases(self.tracker.begin(phase, at), now)
+
+    def end_phase(self, phase: PhaseId, at: datetime, now: datetime) -> None:
+        self.note_phases(self.tracker.end(phase, at), now)
+
+    def note_phases(self, findings: tuple[Finding, ...], now: datetime) -> None:
+        """A phase that begins or ends is progress, and an end is told."""
+        for finding in findings:
+            match finding:
+                case PhaseBegan():
+                    self.changed = True
+                    self.progress(f"began {name_doing(finding.phase, finding.role)}", now)
+                case PhaseEnded():
+                    self.changed = True
+                    self.progress(f"finished {name_doing(finding.phase, finding.role)}", now)
+                    self._say_end(finding)
+                case _:
+                    pass
+
+    def _say_end(self, finding: PhaseEnded) -> None:
+        reply = finished_reply(finding.record, self.plan.usual)
+        if reply is not None and self.plan.verb is not Verb.STOP:
+            self.say(reply)
+
+    def close_phases(self, now: datetime) -> None:
+        """Whatever the log left open is over; nobody saw its end, so no reply tells it."""
+        at = host_now(self.state, now)
+        for record in self.tracker.phases():
+            if record.ended is None:
+                self.tracker.end(record.phase, max(at, record.began), record.role)
+
+    def forget_run(self) -> None:
+        """What was read came from a run that systemd itself had begun just before the verb."""
+        state = self.state
+        self.tracker = Tracker(self.engine, ranks=self.plan.ranks)
+        self.suspects = Suspects()
+        state.tracker, state.suspects = self.tracker.state, self.suspects.state
+        state.fall, state.proof, state.lines = None, Proof(), 0
+        state.last_lines.clear()

@@ -1,0 +1,293 @@
+"""The present of one startup: phases with marks, times, the estimate to ready, evidence in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from bot.core.actions import Mark, Pace, PhaseView, StartupView, Verdict
+from bot.core.baseline import WHOLE, phase_key
+from bot.core.events import PHASE_ORDER, HostName, Member, PhaseId, Role, Verb
+from bot.core.patience import pace_of, patience_of
+from bot.core.phases import Tracker
+from bot.core.readiness import missing_proof
+from bot.core.startup_state import Plan, StartupState
+from bot.core.words import spell_duration
+from config.engine_file import EngineFile
+
+if TYPE_CHECKING:
+    from bot.core.findings import PhaseRecord
+    from bot.core.startup_state import MemberState
+
+_ORDER = {phase: index for index, phase in enumerate(PHASE_ORDER)}
+# Shown ahead only on grounds: not every start goes through them.
+_UNANNOUNCED = frozenset({PhaseId.STOPPING, PhaseId.COMPILE, PhaseId.SMOKE, PhaseId.READY})
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All a view is made from."""
+
+    plan: Plan
+    engine: EngineFile
+    state: StartupState
+    tracker: Tracker
+    now: datetime
+
+
+def host_of(member: Member) -> HostName:
+    return HostName(member.rpartition("/")[0] or member)
+
+
+def unit_of(member: Member) -> str:
+    return member.rpartition("/")[2]
+
+
+def host_now(state: StartupState, now: datetime) -> datetime:
+    """Our `now` on the host's clock, as far as the arrival of its lines tells the difference."""
+    offsets = [each.offset for each in state.members.values() if each.offset is not None]
+    return now - min(offsets) if offsets else now
+
+
+def current_phase(scene: Scene) -> tuple[PhaseId, Role]:
+    """The phase under way; before the log says anything, the one the verb begins with."""
+    if scene.tracker.phases():
+        return scene.tracker.current()
+    stopping = scene.plan.verb is Verb.STOP or scene.plan.verb is Verb.RESTART
+    return (PhaseId.STOPPING if stopping else PhaseId.PROCESS), Role.TARGET
+
+
+def record_of(scene: Scene, phase: PhaseId, role: Role) -> PhaseRecord | None:
+    found = (each for each in reversed(scene.tracker.phases()) if (each.phase, each.role) == (phase, role))
+    return next(found, None)
+
+
+def time_in_phase(scene: Scene) -> timedelta:
+    record = record_of(scene, *current_phase(scene))
+    if record is None:
+        return max(_end(scene) - scene.plan.began, timedelta())
+    return _took(scene, record)
+
+
+def _end(scene: Scene) -> datetime:
+    return scene.state.ended or scene.now
+
+
+def _took(scene: Scene, record: PhaseRecord) -> timedelta:
+    ended = record.ended or host_now(scene.state, _end(scene))
+    return max(ended - record.began, timedelta())
+
+
+def elapsed(scene: Scene) -> timedelta:
+    """Since the command; of a watch, since the process that is watched began, until it said ready."""
+    process = record_of(scene, PhaseId.PROCESS, Role.TARGET)
+    if scene.plan.verb is Verb.WATCH and process is not None:
+        until = scene.state.proof.said_on_host or host_now(scene.state, _end(scene))
+        return max(until - process.began, timedelta())
+    return max(_end(scene) - scene.plan.began, timedelta())
+
+
+def view_of(scene: Scene) -> StartupView:
+    plan, state = scene.plan, scene.state
+    phase, role = current_phase(scene)
+    sign = state.silence.sign
+    return StartupView(
+        operation=plan.operation,
+        service=plan.service,
+        verb=plan.verb,
+        hosts=tuple(dict.fromkeys(host_of(member) for member in plan.members)),
+        by=plan.by,
+        reason=plan.reason,
+        began=plan.began,
+        elapsed=elapsed(scene),
+        phase=phase,
+        role=role,
+        in_phase=time_in_phase(scene),
+        pace=pace(scene),
+        phases=phases_of(scene),
+        ranks=scene.tracker.places(),
+        expected_ranks=plan.ranks,
+        eta=estimate(scene),
+        last_sign=None if sign is None else max(scene.now - sign, timedelta()),
+        usual=plan.usual.whole if plan.verb is not Verb.STOP else None,
+        usual_phase=plan.usual.of(phase, role),
+        lost=_lost(scene),
+        notes=notes_of(scene),
+        verdict=state.verdict,
+        cause=state.cause,
+    )
+
+
+def patience_now(scene: Scene) -> timedelta:
+    phase, _ = current_phase(scene)
+    return patience_of(phase, declared=scene.plan.patience, engine=scene.engine.patience_of(phase))
+
+
+def pace(scene: Scene) -> Pace:
+    phase, role = current_phase(scene)
+    if scene.state.proof.since is not None:
+        return Pace.MOVING  # what is left is waiting that we chose ourselves
+    return pace_of(
+        scene.state.silence,
+        patience=patience_now(scene),
+        in_phase=time_in_phase(scene),
+        usual=scene.plan.usual.of(phase, role),
+        now=scene.now,
+    )
+
+
+def phases_of(scene: Scene) -> tuple[PhaseView, ...]:
+    """What was, is and is to come, in the order of display; the draft model's phases follow the target's."""
+    begun = _begun(scene)
+    current = current_phase(scene)
+    if current not in begun and scene.state.verdict is None:
+        begun[current] = PhaseView(*current, mark=Mark.NOW, usual=scene.plan.usual.of(*current))
+    ahead = {
+        key: PhaseView(*key, mark=Mark.AHEAD, usual=scene.plan.usual.of(*key))
+        for key in _expected(scene)
+        if key not in begun and scene.state.verdict is None and not _is_passed(key, current)
+    }
+    return tuple(view for _, view in sorted((begun | ahead).items(), key=lambda item: _place(item[0])))
+
+
+def _begun(scene: Scene) -> dict[tuple[PhaseId, Role], PhaseView]:
+    """One view a phase; where it occurred more than once, the latest one's with the time of all."""
+    begun: dict[tuple[PhaseId, Role], PhaseView] = {}
+    for record in scene.tracker.phases():
+        key = (record.phase, record.role)
+        view, before = _phase_view(scene, record), begun.get(key)
+        earlier = before.took if before is not None else None
+        begun[key] = view if earlier is None or view.took is None else replace(view, took=view.took + earlier)
+    return begun
+
+
+def _place(key: tuple[PhaseId, Role]) -> tuple[int, int]:
+    phase, role = key
+    order = _ORDER[phase]
+    return (_ORDER[PhaseId.GRAPHS], 1 + order) if role is Role.DRAFT else (order, 0)
+
+
+def _is_passed(key: tuple[PhaseId, Role], current: tuple[PhaseId, Role]) -> bool:
+    """An engine that prints no line for a phase has left it behind, not ahead."""
+    return key[1] is Role.TARGET and _place(key) < _place(current) and current[1] is Role.TARGET
+
+
+def _phase_view(scene: Scene, record: PhaseRecord) -> PhaseView:
+    return PhaseView(
+        phase=record.phase,
+        role=record.role,
+        mark=_mark(scene, record),
+        took=_took(scene, record),
+        usual=scene.plan.usual.of(record.phase, record.role),
+        progress=record.progress,
+    )
+
+
+def _mark(scene: Scene, record: PhaseRecord) -> Mark:
+    state, key = scene.state, phase_key(record.phase, record.role)
+    if state.verdict is Verdict.FAILED and key == state.failed_phase:
+        return Mark.FAILED
+    if record.ended is not None or state.verdict in {Verdict.HEALTHY, Verdict.STOPPED}:
+        return Mark.DONE
+    stalled = state.silence.stalled and (record.phase, record.role) == current_phase(scene)
+    return Mark.STALLED if stalled else Mark.NOW
+
+
+def _expected(scene: Scene) -> list[tuple[PhaseId, Role]]:
+    """What is likely to come: what healthy starts went through; before the first one, what the engine has."""
+    if scene.plan.verb is Verb.STOP:
+        return []
+    usual = scene.plan.usual
+    keys = [(phase, role) for role in Role for phase in PHASE_ORDER if usual.expects(phase, role)]
+    if not keys:
+        keys = [(PhaseId(rule.id), Role.TARGET) for rule in scene.engine.phase]
+        keys = [key for key in keys if key[0] not in _UNANNOUNCED]
+    unfit = {PhaseId.READY, PhaseId.STOPPING, PhaseId.SMOKE}
+    keys = [key for key in keys if key[0] not in unfit]
+    return [*keys, (PhaseId.SMOKE, Role.TARGET)] if scene.plan.smoke else keys
+
+
+def estimate(scene: Scene) -> timedelta | None:
+    """To ready: what is left of this phase, by its bar or its usual time, and the usual of those ahead."""
+    usual, state = scene.plan.usual, scene.state
+    over = state.verdict is not None or state.silence.stalled or state.proof.since is not None
+    if over or scene.plan.verb is Verb.STOP or WHOLE not in usual.samples:
+        return None
+    here = _left_here(scene)
+    if here is None:
+        return None
+    ahead = (view.usual or timedelta() for view in phases_of(scene) if view.mark is Mark.AHEAD)
+    return here + sum(ahead, timedelta())
+
+
+def _left_here(scene: Scene) -> timedelta | None:
+    phase, role = current_phase(scene)
+    record, spent = record_of(scene, phase, role), time_in_phase(scene)
+    usual = scene.plan.usual.of(phase, role)
+    by_usual = None if usual is None else max(usual - spent, timedelta())
+    bar = record.progress if record is not None else None
+    if bar is None or not 0 < bar.done < bar.total:
+        return by_usual  # a full bar is not the end of the phase
+    return spent * ((bar.total - bar.done) / bar.done)
+
+
+def _lost(scene: Scene) -> str | None:
+    for name in scene.plan.members:
+        member = scene.state.members[name]
+        if member.lost is not None:
+            since = member.lost_since or scene.now
+            age = spell_duration(scene.now - since)
+            return f"{host_of(name)} cannot be seen for {age}: {member.lost}"
+    return None
+
+
+def notes_of(scene: Scene) -> tuple[str, ...]:
+    """Evidence in words: what the proof still waits for once the engine says ready, and what was remarked."""
+    state, notes = scene.state, list(scene.state.notes)
+    if state.verdict is None and state.proof.since is not None:
+        left = spell_duration(scene.plan.stable_for)
+        notes.append(f"ready is proven; it must hold for {left}")
+    elif state.verdict is None and state.proof.said is not None:
+        missing = missing_proof(scene.plan, state, current_phase(scene)[0])
+        notes.append(f"the engine says ready; {missing}" if missing else "the engine says ready")
+    if state.proof.since is not None and state.proof.answer and state.proof.answer.listener is None:
+        notes.append("the host does not tell whose socket listens on the port")
+    if any(each.unit is not None and each.unit.need_daemon_reload for each in state.members.values()):
+        notes.append("the unit file changed on disk and systemd has not read it anew (daemon-reload)")
+    return tuple(dict.fromkeys(notes))
+
+
+def evidence_of(scene: Scene) -> tuple[str, ...]:
+    """What systemd's counters say about the silence: numbers to judge a stall by."""
+    told: list[str] = []
+    for name in scene.plan.members:
+        where = f"{host_of(name)}: " if len(scene.plan.members) > 1 else ""
+        told += [f"{where}{sentence}" for sentence in _counters(scene.state.members[name])]
+    return tuple(told)
+
+
+def _counters(member: MemberState) -> list[str]:
+    unit, before = member.unit, member.marked
+    if unit is None:
+        return []
+    told = [f"systemd says {unit.active} ({unit.sub})" + (f", {unit.tasks} tasks" if unit.tasks else "")]
+    if before is None or member.unit_at is None or member.marked_at is None:
+        return told
+    span = (member.unit_at - member.marked_at).total_seconds()
+    if span > 0 and unit.cpu is not None and before.cpu is not None:
+        cores = max((unit.cpu - before.cpu).total_seconds(), 0.0) / span
+        told.append(f"CPU: {cores:.1f} cores busy on average since the last progress")
+    if unit.memory is not None and before.memory is not None:
+        told.append(f"memory: {unit.memory / _GIB:.1f} GiB, {_change(unit.memory - before.memory)}")
+    if unit.read is not None and before.read is not None:
+        told.append(f"read from disk since the last progress: {(unit.read - before.read) / _GIB:.1f} GiB")
+    return told
+
+
+def _change(amount: int) -> str:
+    shown = f"{abs(amount) / _GIB:.1f}"
+    if shown == "0.0":
+        return "unchanged since the last progress"
+    return f"{shown} GiB {'more' if amount > 0 else 'less'} than at the last progress"
