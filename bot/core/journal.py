@@ -1,0 +1,319 @@
+"""Bytes of `journalctl -o json --all`, cut anywhere, to redacted log lines, with the place to go on from.
+
+One entry is one line, with three exceptions. journald cuts a long line at `LineMax=`, and a line whose writer
+was interrupted by another process at that point; such pieces are joined by stream and pid. A bar and the text
+written behind it are two lines. And a private key reaches over several entries, so masking must remember it.
+
+All of it can be repeated: `Decoder.position` names the entry before the oldest unfinished line, and whoever
+goes on from there reads the same entries once more and gets nothing that was already given.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bot.core.bars import read_bar, split_bar
+from bot.core.entries import (
+    OUTPUT_FIELDS,
+    Entry,
+    read_fields,
+    read_invocation,
+    read_message,
+    read_origin,
+    read_pid,
+    read_text,
+    read_time,
+    read_word,
+)
+from bot.core.events import Cursor, LogLine, Origin
+from bot.core.line_splitter import LineSplitter
+from bot.core.redact import KeyBlock
+from bot.core.secret_patterns import MASK
+from bot.core.tail import TailFile, render_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bot.core.redact import Redactor
+
+__all__ = ["OUTPUT_FIELDS", "Decoder", "Position", "TailFile", "read_bar", "render_tail"]
+
+ENTRY_MOST = 64 << 20  # bytes of JSON: a piece of 48 KiB is at most 240 KB of byte values
+JOINED_MOST = 8 << 20  # bytes of one joined line; a longer one comes in parts
+ANNOUNCED_MOST = 256 << 10  # bytes of an unfinished line that are shown again with each piece
+OVERLAP = 4096  # characters kept back when a part goes out, so that no secret is parted
+HELD_ENTRIES = 512  # entries for which an unfinished line or key is waited for
+LINE_MAX = 48 << 10  # journald's default
+STRIPPED = 64  # bytes; more blanks than that at a cut are not made good
+
+_UNFINISHED = {"line-max", "pid-change"}
+_decode = json.JSONDecoder().raw_decode
+
+_Stream = tuple[str | None, str | None]  # _STREAM_ID, _PID
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to go on: follow with `--cursor=cursor`; the entries in `seen` were given already.
+
+    journald 252 drops an entry with `--after-cursor`, so the entry of `cursor` itself is read again; a new
+    Decoder that is told the position drops it, and repeats what it must of `seen` without giving it twice.
+    """
+
+    cursor: Cursor | None
+    seen: tuple[Cursor, ...] = ()
+
+
+@dataclass(slots=True)
+class _Unfinished:
+    """A line whose end has not come."""
+
+    since: int  # number of its first entry
+    entry: Entry  # the newest, for whoever must finish it without another
+    cursor: Cursor | None
+    pieces: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+        self.size += len(piece)
+
+
+@dataclass(slots=True)
+class _OpenKey:
+    since: int
+    block: KeyBlock
+
+
+class Decoder:
+    """Decodes one journal stream. After a lost link a new one goes on from `position`, without `close`."""
+
+    def __init__(self, redactor: Redactor, *, position: Position | None = None) -> None:
+        self.malformed = 0
+        self._redactor = redactor
+        self._splitter = LineSplitter(ENTRY_MOST)
+        self._resume = position.cursor if position else None
+        self._given = dict.fromkeys(position.seen if position else ())
+        self._last: Cursor | None = self._resume
+        self._before: Cursor | None = None  # the entry before the last
+        self._number = 0  # of the last entry
+        self._trail: list[Cursor | None] = []  # of an unfinished line: the entry before it, and all since
+        self._trail_from = 0  # the number of the entry after _trail[0]
+        self._unfinished: dict[_Stream, _Unfinished] = {}  # in the order they began
+        self._keys: dict[_Stream, _OpenKey] = {}
+        self._fields: dict[tuple[object, ...], dict[str, str]] = {}
+
+    @property
+    def position(self) -> Position:
+        """Safe to resume from: nothing before it is unfinished."""
+        held = self._held()
+        if not held:
+            return Position(self._last, tuple(self._given))
+        begin = min(one.since for one in held) - self._trail_from
+        again = [cursor for cursor in self._trail[begin + 1 :] if cursor is not None]
+        return Position(self._trail[begin], (*again, *self._given))
+
+    def feed(self, data: bytes) -> list[LogLine]:
+        lines: list[LogLine] = []
+        for raw in self._splitter.feed(data):
+            lines += self._read(raw)
+        return lines
+
+    def close(self) -> list[LogLine]:
+        """The end of the stream: unfinished lines and a half entry come out."""
+        rest = self._splitter.close()
+        lines = self._read(rest) if rest else []
+        for stream in tuple(self._unfinished):
+            lines += self._finish(stream)
+        self._keys.clear()
+        self._trail.clear()
+        return lines
+
+    def take(self, entry: Entry) -> list[LogLine]:
+        """One entry that is parsed already."""
+        cursor = entry.get("__CURSOR")
+        if not isinstance(cursor, str):
+            return self._take(entry, None)
+        resumed, self._resume = self._resume, None
+        if cursor == resumed:
+            return []
+        self._before, self._last = self._last, Cursor(cursor)
+        self._number += 1
+        if self._trail:
+            self._trail.append(self._last)
+        lines = self._take(entry, self._last)
+        if self._trail:
+            lines += self._let_go()
+        if self._given and cursor in self._given:
+            del self._given[Cursor(cursor)]
+            return []
+        return lines
+
+    def _read(self, raw: bytes) -> list[LogLine]:
+        try:
+            text = raw.decode()
+            entry, end = _decode(text)
+        except (ValueError, RecursionError):
+            return self._reread(raw)
+        if end != len(text) or type(entry) is not dict:
+            return self._reread(raw)
+        return self.take(entry)
+
+    def _reread(self, raw: bytes) -> list[LogLine]:
+        """What the quick parse refused: blanks around an entry, or no entry at all."""
+        if not raw.strip():
+            return []
+        try:
+            entry = json.loads(raw.decode("utf-8", "backslashreplace").strip())
+        except (ValueError, RecursionError):
+            entry = None
+        if isinstance(entry, dict):
+            return self.take(entry)
+        self.malformed += 1
+        text, masked = self._redactor.redact(read_text(raw))
+        return [LogLine(text, read_bar(text), origin=Origin.OTHER, masked=masked)]
+
+    def _take(self, entry: Entry, cursor: Cursor | None) -> list[LogLine]:
+        message = entry.get("MESSAGE", "")
+        ending = entry.get("_LINE_BREAK")
+        if ending is None and type(message) is str and not self._trail and message.isprintable():
+            return self._quick(entry, cursor, message)
+        stream = (read_word(entry, "_STREAM_ID"), read_word(entry, "_PID"))
+        unfinished = self._unfinished.get(stream)
+        if unfinished is None:
+            if ending not in _UNFINISHED:
+                return self._lines(entry, cursor, stream, read_text(read_message(message)))
+            unfinished = self._unfinished[stream] = _Unfinished(self._hold(cursor), entry, cursor)
+        unfinished.entry, unfinished.cursor = entry, cursor
+        return self._add(stream, unfinished, ending)
+
+    def _quick(self, entry: Entry, cursor: Cursor | None, message: str) -> list[LogLine]:
+        if not self._redactor.quiet(message):
+            stream = (read_word(entry, "_STREAM_ID"), read_word(entry, "_PID"))
+            return self._lines(entry, cursor, stream, message)
+        return [self._line(entry, cursor, message, 0)]
+
+    def _add(self, stream: _Stream, unfinished: _Unfinished, ending: object) -> list[LogLine]:
+        piece = read_message(unfinished.entry.get("MESSAGE", ""))
+        if ending == "line-max" and LINE_MAX - STRIPPED <= len(piece) < LINE_MAX:
+            piece = piece.ljust(LINE_MAX)  # journald strips the blanks before a cut
+        unfinished.add(piece)
+        if ending not in _UNFINISHED:
+            lines = self._finish(stream)
+            return lines + self._end_stream(stream) if ending == "eof" else lines
+        lines = self._part(stream, unfinished) if unfinished.size > JOINED_MOST else []
+        if ending == "pid-change" and unfinished.size <= ANNOUNCED_MOST:
+            lines.append(self._announce(stream, unfinished))
+        return lines
+
+    def _end_stream(self, ended: _Stream) -> list[LogLine]:
+        """A closed stream brings no rest to any writer's unfinished line."""
+        streams = [stream for stream in self._unfinished if stream[0] is not None and stream[0] == ended[0]]
+        return [line for stream in streams for line in self._finish(stream)]
+
+    def _announce(self, stream: _Stream, unfinished: _Unfinished) -> LogLine:
+        key = self._keys.get(stream)
+        begun = read_text(b"".join(unfinished.pieces))
+        text, masked = self._redactor.redact_beginning(begun, block=key.block if key else None)
+        return self._line(unfinished.entry, unfinished.cursor, text, masked, partial=True)
+
+    def _part(self, stream: _Stream, unfinished: _Unfinished) -> list[LogLine]:
+        """All of an overlong line but its end, cut where no secret is."""
+        decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        text = decoder.decode(b"".join(unfinished.pieces))
+        at = self._redactor.cut_before(text, len(text) - OVERLAP) or len(text)
+        unfinished.pieces = [text[at:].encode(), decoder.getstate()[0]]
+        unfinished.size = sum(map(len, unfinished.pieces))
+        return self._lines(unfinished.entry, unfinished.cursor, stream, text[:at], since=unfinished.since)
+
+    def _finish(self, stream: _Stream) -> list[LogLine]:
+        done = self._unfinished.pop(stream)
+        text = read_text(b"".join(done.pieces))
+        return self._lines(done.entry, done.cursor, stream, text, since=done.since)
+
+    def _lines(
+        self, entry: Entry, cursor: Cursor | None, stream: _Stream, text: str, *, since: int | None = None
+    ) -> list[LogLine]:
+        key = self._keys.get(stream)
+        masked_text, masked, block = self._redactor.redact_in(key.block if key else None, text)
+        if block is None:
+            self._keys.pop(stream, None)
+        elif key is None:
+            self._keys[stream] = _OpenKey(self._hold(cursor) if since is None else since, block)
+        else:
+            key.block = block
+        parts = split_bar(masked_text) if "\r" in masked_text else (masked_text,)
+        if len(parts) == 1:
+            return [self._line(entry, cursor, masked_text, masked)]
+        return [self._line(entry, cursor, part, part.count(MASK) if masked else 0) for part in parts]
+
+    def _line(
+        self, entry: Entry, cursor: Cursor | None, text: str, masked: int, *, partial: bool = False
+    ) -> LogLine:
+        origin = read_origin(entry)
+        boot = entry.get("_BOOT_ID")
+        return LogLine(
+            text,
+            read_bar(text),
+            read_time(entry),
+            cursor,
+            read_pid(entry),
+            origin,
+            read_invocation(entry, origin),
+            boot if isinstance(boot, str) else None,
+            partial,
+            masked,
+            self._kept(entry, origin),
+        )
+
+    def _kept(self, entry: Entry, origin: Origin) -> dict[str, str]:
+        """The fields of an entry; a service's lines share theirs."""
+        if origin is not Origin.SERVICE or "MESSAGE_ID" in entry:
+            return self._masked_fields(entry)
+        names = (entry.get("SYSLOG_IDENTIFIER"), entry.get("_COMM"), entry.get("_HOSTNAME"))
+        try:
+            return self._fields[names]
+        except KeyError:
+            if len(self._fields) >= HELD_ENTRIES:
+                self._fields.clear()
+            fields = self._fields[names] = self._masked_fields(
+                {"SYSLOG_IDENTIFIER": names[0], "_COMM": names[1], "_HOSTNAME": names[2]}
+            )
+            return fields
+        except TypeError:  # a value that is no string
+            return self._masked_fields(entry)
+
+    def _masked_fields(self, entry: Entry) -> dict[str, str]:
+        return {name: self._redactor.redact(word)[0] for name, word in read_fields(entry).items()}
+
+    def _hold(self, cursor: Cursor | None) -> int:
+        """From the entry at hand on, entries may have to be read again; its number."""
+        if not self._trail:
+            self._trail = [self._last] if cursor is None else [self._before, cursor]
+            self._trail_from = self._number + (cursor is None)
+        return self._number + (cursor is None)
+
+    def _let_go(self) -> list[LogLine]:
+        """Ends what was waited for too long, and forgets the trail where nothing is held."""
+        lines: list[LogLine] = []
+        for stream in self._overdue(self._unfinished):
+            lines += self._finish(stream)
+        for stream in self._overdue(self._keys):
+            del self._keys[stream]
+        held = self._held()
+        if not held:
+            self._trail = []
+        elif len(self._trail) > 2 * HELD_ENTRIES:
+            oldest = min(one.since for one in held)
+            del self._trail[: oldest - self._trail_from]
+            self._trail_from = oldest
+        return lines
+
+    def _held(self) -> list[_Unfinished | _OpenKey]:
+        return [*self._unfinished.values(), *self._keys.values()]
+
+    def _overdue(self, held: Mapping[_Stream, _Unfinished | _OpenKey]) -> Iterable[_Stream]:
+        return [stream for stream, one in held.items() if self._number - one.since >= HELD_ENTRIES]
