@@ -13,20 +13,13 @@ from typing import Any
 from aiohttp import web
 
 from bot.clock import Clock
+from bot.practice import completion
 
 _HEALTH_SECONDS = 1.0  # told: a health check runs one token and looks once a second
 _UNHEALTHY_SECONDS = 20.0  # told: so long a check waits for a scheduler that hangs
 _FIRST_TOKEN_SECONDS = 0.31
 _TOKENS_PER_SECOND = 84.0
 _TRUE_PACE_UP_TO = 20.0
-
-_THOUGHT = "The user wants something short and correct, so a plain answer will do. "
-_ANSWER = (
-    "def quicksort(items): "
-    "return items if len(items) < 2 else "
-    "quicksort([x for x in items[1:] if x < items[0]]) + [items[0]] + "
-    "quicksort([x for x in items[1:] if x >= items[0]]) "
-)
 
 
 class ServerStatus(Enum):
@@ -82,6 +75,11 @@ class Engine:
         return self._server is not None
 
     @property
+    def connected(self) -> bool:
+        """Somebody has a connection open."""
+        return self._web is not None and bool(self._web.connections)
+
+    @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
@@ -95,7 +93,7 @@ class Engine:
             raise
         self.pid, self.cgroup, self.status, self.dying = pid, cgroup, ServerStatus.STARTING, False
         self.requested = asyncio.Event()
-        self._web = web.Server(self._handle)
+        self._web = web.Server(self._handle, handler_cancellation=True)
         loop = asyncio.get_running_loop()
         factory = _Rubbish if self.manners.rubbish else self._web
         self._server = await loop.create_server(factory, sock=listener)
@@ -174,49 +172,37 @@ class Engine:
     async def _complete(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             asked = await request.json()
-            limit = int(asked.get("max_tokens") or 64)
+            pieces = self._generate(asked)
         except (ValueError, AttributeError, TypeError):
             return web.json_response({"object": "error", "message": "Invalid request body"}, status=400)
         self.requested.set()
         if self.dying or self.status is ServerStatus.UNHEALTHY:
             await asyncio.Event().wait()  # until the connection breaks off
-        pieces = self._pieces(offers_tool=bool(asked.get("tools")), limit=limit)
         if asked.get("stream"):
             return await self._stream(request, pieces)
-        await self._generate(len(pieces))
-        return web.json_response(_whole(self.model, pieces))
+        await asyncio.sleep((_FIRST_TOKEN_SECONDS + len(pieces) / _TOKENS_PER_SECOND) / self.haste)
+        return web.json_response(completion.whole(self.model, pieces))
 
-    def _pieces(self, *, offers_tool: bool, limit: int) -> list[dict[str, Any]]:
-        """Deltas, one a token: a thought, then a tool call or an answer."""
+    def _generate(self, asked: dict[str, Any]) -> list[completion.Piece]:
         if self.manners.empty:
             return []
-        thought = "reasoning_content" if self.manners.reasoning else "content"
-        budget = max(limit // 3, 1)
-        pieces: list[dict[str, Any]] = [{thought: word + " "} for word in _THOUGHT.split()[:budget]]
-        if not offers_tool:
-            words = (_ANSWER * (1 + limit // len(_ANSWER.split()))).split()
-            return pieces + [{"content": word + " "} for word in words[: limit - len(pieces)]]
-        if not self.manners.tool_calls:
-            return [*pieces, {"content": '<|tool_call_begin|>functions.get_weather:0{"city": "Beijing"}'}]
-        return [*pieces, *_tool_call_deltas()]
-
-    async def _generate(self, tokens: int) -> None:
-        await asyncio.sleep((_FIRST_TOKEN_SECONDS + tokens / _TOKENS_PER_SECOND) / self._haste)
+        manners = self.manners
+        return completion.generate(asked, reasoning=manners.reasoning, tool_calls=manners.tool_calls)
 
     @property
-    def _haste(self) -> float:
+    def haste(self) -> float:
         """A smoke test is measured in real seconds, so a demo's numbers stay those of a real engine."""
         return max(1.0, self.clock.speed / _TRUE_PACE_UP_TO)
 
-    async def _stream(self, request: web.BaseRequest, pieces: list[dict[str, Any]]) -> web.StreamResponse:
+    async def _stream(self, request: web.BaseRequest, pieces: list[completion.Piece]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        await asyncio.sleep(_FIRST_TOKEN_SECONDS / self._haste)
+        await asyncio.sleep(_FIRST_TOKEN_SECONDS / self.haste)
         for delta in [{"role": "assistant", "content": ""}, *pieces]:
-            await _send_event(response, _chunk(self.model, delta, None))
-            await asyncio.sleep(1 / _TOKENS_PER_SECOND / self._haste)
-        await _send_event(response, _chunk(self.model, {}, _finish_reason(pieces)))
-        await _send_event(response, {**_chunk(self.model, None, None), "usage": _usage(pieces)})
+            await _send_event(response, completion.chunk(self.model, delta))
+            await asyncio.sleep(1 / _TOKENS_PER_SECOND / self.haste)
+        await _send_event(response, completion.chunk(self.model, {}, finish=completion.finish_reason(pieces)))
+        await _send_event(response, {**completion.chunk(self.model, None), "usage": completion.usage(pieces)})
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response
@@ -250,49 +236,5 @@ def _bound_socket(port: int) -> socket.socket:
     return bound
 
 
-def _tool_call_deltas() -> list[dict[str, Any]]:
-    name = {"name": "get_weather", "arguments": ""}
-    begin = {"index": 0, "id": "functions.get_weather:0", "type": "function", "function": name}
-    pieces = ('{"city"', ': "Bei', 'jing"}')
-    rest = [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
-    return [{"tool_calls": [call]} for call in [begin, *rest]]
-
-
-def _finish_reason(pieces: list[dict[str, Any]]) -> str:
-    return "tool_calls" if any("tool_calls" in piece for piece in pieces) else "length"
-
-
-def _usage(pieces: list[dict[str, Any]]) -> dict[str, int]:
-    return {"prompt_tokens": 31, "completion_tokens": len(pieces), "total_tokens": 31 + len(pieces)}
-
-
-def _chunk(model: str, delta: dict[str, Any] | None, finish: str | None) -> dict[str, Any]:
-    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
-    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": model, "choices": choices}
-
-
-async def _send_event(response: web.StreamResponse, chunk: dict[str, Any]) -> None:
-    await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
-
-
-def _whole(model: str, pieces: list[dict[str, Any]]) -> dict[str, Any]:
-    """The answer that is not streamed."""
-    calls = [call for piece in pieces for call in piece.get("tool_calls", ())]
-    arguments = "".join(call["function"]["arguments"] for call in calls)
-    message = {
-        "role": "assistant",
-        "content": "".join(piece.get("content", "") for piece in pieces) or None,
-        "reasoning_content": "".join(piece.get("reasoning_content", "") for piece in pieces) or None,
-        "tool_calls": [{**calls[0], "function": {"name": "get_weather", "arguments": arguments}}]
-        if calls
-        else None,
-    }
-    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(pieces)}
-    usage = _usage(pieces)
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "model": model,
-        "choices": [choice],
-        "usage": usage,
-    }
+async def _send_event(response: web.StreamResponse, event: dict[str, Any]) -> None:
+    await response.write(b"data: " + json.dumps(event).encode() + b"\n\n")

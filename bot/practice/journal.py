@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -151,6 +151,11 @@ class Journal:
                 await future
             finally:
                 self._waiting.discard(future)
+
+    async def watched(self) -> None:
+        """Return once somebody has read everything and waits for more."""
+        while not self._waiting:  # noqa: ASYNC110 - a turn of the loop, not a time
+            await asyncio.sleep(0)
 
     def _wake(self) -> None:
         for future in self._waiting:
@@ -295,6 +300,3 @@ def manager_fields(
     return {name: value.encode() for name, value in named.items()}
 
 
-def select(entries: Iterable[Entry], boot: str | None) -> list[Entry]:
-    """The entries of one boot, or all."""
-    return [entry for entry in entries if boot is None or entry.boot == boot]

@@ -16,7 +16,7 @@ from bot.practice.journal import Entry, Journal, parse_cursor, render_json, rend
 from bot.practice.systemctl import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
 _VALUE_OPTIONS = {
     "-u": "unit",
@@ -159,7 +159,7 @@ class Reader:
         self._last: Entry | None = None
         self._seen = 0  # how many entries there were when it last looked
 
-    async def read(self) -> AsyncIterator[str]:
+    async def read(self) -> AsyncGenerator[str, None]:
         """Chunks of output. Refused when the cursor cannot be read."""
         limit = self._query.limit
         shown, stop_at = 0, self._seek(limit)

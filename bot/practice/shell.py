@@ -47,9 +47,9 @@ class Shell:
     ) -> None:
         self.commands: list[tuple[str, ...]] = []  # every argument list that was run, in order
         self._units = units
-        self._journal = journal
+        self.journal = journal
         self._engines = engines
-        self._unkind = unkind
+        self.unkind = unkind
 
     async def run(self, command: str, write: Write) -> Answer:
         """Carry one command line out; what streams goes through `write`, the rest is in the answer."""
@@ -58,10 +58,10 @@ class Shell:
         except ValueError:
             return Answer(2, error="sh: 1: Syntax error: Unterminated quoted string\n")
         self.commands.append(tuple(words))
-        if self._unkind.hang:
+        if self.unkind.hang:
             await asyncio.Event().wait()
         words, root = _unwrap(words)
-        if root and self._unkind.sudo_refused:
+        if root and self.unkind.sudo_refused:
             return Answer(1, error="sudo: a password is required\n")
         return await self._dispatch(words, write, root=root)
 
@@ -75,7 +75,7 @@ class Shell:
             case "ss", rest:
                 return self._ss(rest)
             case "cat", [path] if path == _BOOT_ID:
-                return Answer(output=_dashed(self._journal.boot) + "\n")
+                return Answer(output=_dashed(self.journal.boot) + "\n")
             case _:
                 return Answer(127, error=f"sh: 1: {name}: not found\n")
 
@@ -87,16 +87,16 @@ class Shell:
         if verb and not user and not root:
             error = f"Failed to {verb} {rest[-1]}: Interactive authentication required.\n"
             return Answer(1, error=error)
-        answer = answer_systemctl(rest, {} if self._unkind.unit_unknown else units, user=user)
-        if verb and self._unkind.cut_after_verb:
+        answer = answer_systemctl(rest, {} if self.unkind.unit_unknown else units, user=user)
+        if verb and self.unkind.cut_after_verb:
             raise LinkCut
         return answer
 
     async def _journalctl(self, words: list[str], write: Write) -> Answer:
-        if self._unkind.journal_unreadable:
+        if self.unkind.journal_unreadable:
             return UNREADABLE
         try:
-            async for chunk in Reader(parse_query(words), self._journal).read():
+            async for chunk in Reader(parse_query(words), self.journal).read():
                 await write(chunk)
         except Refused as refusal:
             return Answer(1, error=f"{refusal}\n")

@@ -38,6 +38,7 @@ _DEAD: dict[str, str] = {
     "Job": "",
     "NeedDaemonReload": "no",
 }
+_FLAGS = {"--no-block", "--version", "--quiet", "-q", "--no-ask-password"}
 _STAMPS = (
     "ExecMainStartTimestamp",
     "ExecMainExitTimestamp",
@@ -60,7 +61,7 @@ class Answer:
 
 def answer_systemctl(words: Sequence[str], units: dict[str, Unit], *, user: bool) -> Answer:
     """`words` without the command's name, scope options and `--no-pager`."""
-    options = [word for word in words if word.startswith("--") and "=" not in word]
+    options = [word for word in words if word in _FLAGS]
     match [word for word in words if word not in options]:
         case ["start" | "stop" | "restart" as verb, name]:
             return _submit(verb, name, units, options)

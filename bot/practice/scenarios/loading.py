@@ -15,7 +15,8 @@ async def launch(stage: Stage) -> None:
     stage.busy(cores=1.2)
     stage.raw(MAIN, "UserWarning: `launch_server` as a module is kept for old unit files.\n")
     await stage.wait(6)
-    stage.say(MAIN, log.server_args(port=stage.engine.port, ranks=len(stage.ranks)))
+    engine = stage.engine
+    stage.say(MAIN, log.server_args(port=engine.port, ranks=len(stage.ranks), api_key=engine.api_key))
     await stage.wait(3)
     stage.say(MAIN, "Using default HuggingFace chat template with detected content format: openai")
 

@@ -72,10 +72,12 @@ def batches() -> list[int]:
     return [1, 2, 4, 8, 12, *range(16, 65, 4)]
 
 
-def server_args(*, port: int, ranks: int) -> str:
+def server_args(*, port: int, ranks: int, api_key: str | None = None) -> str:
     """The one line with every flag, the API key in clear as the engine prints it; over 4,096 bytes."""
     flags = ", ".join(_FLAGS.split()).replace("PORT", str(port)).replace("RANKS", str(ranks))
-    return f"server_args=ServerArgs({flags})".replace("SECRET", SECRET).replace("BATCHES", str(batches()))
+    return f"server_args=ServerArgs({flags})".replace("SECRET", api_key or SECRET).replace(
+        "BATCHES", str(batches())
+    )
 
 
 @dataclass(frozen=True, slots=True)
