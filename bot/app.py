@@ -42,6 +42,7 @@ log = structlog.get_logger()
 _CONNECTIONS = 2  # Socket Mode: while one is refreshed, the other hears
 _GRACE = 5.0  # real seconds for what is queued, and again for what still runs
 HTTP_PATH = "/slack/events"
+DEFAULT_ENGINE = "sglang"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +181,20 @@ def load_engines_of(
     faults: list[str] = []
     for name, section in configuration.services.items():
         try:
-            engines[ServiceName(name)] = load_engine(section.engine, folder=folder)
+            engines[ServiceName(name)] = load_engine(_engine_path(section.engine, folder))
         except ConfigurationInvalid as error:
             faults.extend(f'services."{name}".engine: {fault}' for fault in error.faults)
     if faults:
         raise ConfigurationInvalid(tuple(faults))
     return engines
+
+
+def _engine_path(engine: str, folder: Path | None) -> str:
+    """An operator's own file stands beside the configuration, or at a full path; "auto" is SGLang's."""
+    if engine == "auto":
+        return DEFAULT_ENGINE
+    own = engine.endswith(".toml") and folder is not None
+    return str(folder / engine) if own and folder is not None else engine
 
 
 def read_keys(configuration: Configuration, environ: Mapping[str, str]) -> dict[str, str | None]:

@@ -23,7 +23,7 @@ from bot.core.actions import (
     Verdict,
 )
 from bot.core.baseline import Usual, learn
-from bot.core.events import Event, Member, Ticked, VerbRefused, VerbSent, VerbUnanswered
+from bot.core.events import Event, Member, Ticked, Verb, VerbRefused, VerbSent, VerbUnanswered
 from bot.core.journal import Position
 from bot.core.startup import Startup
 from bot.core.startup_state import Plan, Sent, StartupState
@@ -65,14 +65,20 @@ class Running:
     _busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _saved_at: float = 0.0
 
-    async def run(self, *, fresh: bool) -> None:
-        """Until the operation is closed; `fresh` begins it, else it is taken up where it stood."""
+    @property
+    def begun(self) -> bool:
+        """Whether the verb was ordered, so that it must not be ordered again."""
+        states = self.startup.state.members.values()
+        return self.startup.plan.verb is not Verb.WATCH and any(
+            state.sent is not Sent.NOT for state in states
+        )
+
+    async def run(self) -> None:
+        """Until the operation is closed; begun where it was not yet, else taken up where it stood."""
         followers = [self._follow(link) for link in self.links.values()]
         try:
-            if fresh:
-                await self._perform(self.startup.begin(self.ground.clock.now()))
-            else:
-                await self._perform(self._take_up())
+            now = self.ground.clock.now()
+            await self._perform(self.startup.resume(now) if self.begun else self.startup.begin(now))
             while self.startup.verdict is None:
                 await self._perform(self._handle(await self._take()))
             if not self.closed.is_set():
@@ -91,15 +97,6 @@ class Running:
     def _follow(self, link: Link) -> asyncio.Task[None]:
         work = sources.follow_journal(link, self.inbox, redactor=self.ground.make_redactor())
         return self.ground.tasks.spawn(f"{self.operation.service} journal {link.member}", work)
-
-    def _take_up(self) -> list[Action]:
-        """What a verb's answer was when the process died is unknown: InvocationID and Job must tell."""
-        actions: list[Action] = []
-        underway = [m for m, state in self.startup.state.members.items() if state.sent is Sent.UNDERWAY]
-        for member in underway:
-            event = VerbUnanswered(member, "the bot was restarted before systemd answered")
-            actions.extend(self.startup.handle(event, self.ground.clock.now()))
-        return actions
 
     async def _take(self) -> list[Piece]:
         pieces = [await self.inbox.get()]

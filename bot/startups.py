@@ -157,7 +157,7 @@ class Startups:
             await store.release(request.service, identity)
             raise
         self.ground.outbox.wake()
-        self._spawn(running, fresh=True)
+        self._spawn(running)
         return Started(identity)
 
     async def _plan(self, request: Request, *, identity: OperationId, units: dict[Member, UnitState]) -> Plan:
@@ -209,18 +209,16 @@ class Startups:
         operation = operation.model_copy(update={"state": STATE.dump_json(startup.state).decode()})
         return Running(self.ground, operation, startup, links)
 
-    def _spawn(self, running: Running, *, fresh: bool) -> None:
+    def _spawn(self, running: Running) -> None:
         identity = running.operation.operation
         self.running[identity] = running
-        task = self.ground.tasks.spawn(
-            f"startup {running.operation.service}", self._run(running, fresh=fresh)
-        )
+        task = self.ground.tasks.spawn(f"startup {running.operation.service}", self._run(running))
         task.add_done_callback(lambda _: self.running.pop(identity, None))
 
-    async def _run(self, running: Running, *, fresh: bool) -> None:
-        if fresh:
+    async def _run(self, running: Running) -> None:
+        if not running.begun:
             await self._await_root(running.operation.operation)
-        await running.run(fresh=fresh)
+        await running.run()
 
     async def _await_root(self, operation: OperationId) -> None:
         """The thread stands before the unit is touched; a Slack that does not answer delays it, no more."""
@@ -240,7 +238,7 @@ class Startups:
         ]
         for operation in operations:
             if operation.service in self.ground.configuration.services:
-                self._spawn(self._restore(operation), fresh=False)
+                self._spawn(self._restore(operation))
             else:
                 log.error("service_not_configured", service=operation.service, operation=operation.operation)
         await self._free_orphans()

@@ -25,7 +25,7 @@ SERVICE = "kimi-k2.5"
 CHANNEL, CHANNEL_NAME = "C0LLMOPS", "llm-ops"
 ALICE, BOB = "U0ALICE", "U0BOB"
 ONCALL = "S0ONCALL"
-NAMES = {ALICE: "@alice", BOB: "@bob", ONCALL: "@llm-oncall", CHANNEL: f"#{CHANNEL_NAME}"}
+NAMES = {ALICE: "alice", BOB: "bob", ONCALL: "llm-oncall", CHANNEL: CHANNEL_NAME}
 API_KEY = "sk-practice-4f1d20c9a7"  # the engine wants it, and prints it: no log may show it
 
 
