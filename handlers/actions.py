@@ -12,7 +12,7 @@ from bot.core.answers import render_question, render_sentence
 from bot.core.command import Command, Word
 from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
 from handlers.dialogue import Speaker
-from handlers.voices import EphemeralVoice, PressVoice
+from handlers.voices import EphemeralVoice, ModalVoice, PressVoice
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncRespond
@@ -132,6 +132,8 @@ def _own_thread(body: dict[str, Any]) -> str | None:
 def choose_voice(parts: Parts, respond: AsyncRespond, body: dict[str, Any]) -> Voice:
     """A question asked in private is replaced by its answer; in a thread the answer stands in the thread."""
     container = body.get("container", {})
+    if container.get("type") == "view":
+        return ModalVoice(None, parts.client, container["view_id"])
     if container.get("is_ephemeral"):
         return PressVoice(respond, replace=True)
     thread = _own_thread(body)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import structlog
 
-from bot.core.access import Asking, Denied, is_operator, judge, named_groups, visible_services
+from bot.core.access import ALWAYS_ALLOWED, Asking, Denied, is_operator, judge, named_groups, visible_services
 from bot.core.answers import (
     render_busy,
     render_confirmation,
@@ -102,9 +102,12 @@ class Dialogue:
         if denied is not None:
             return denied
         default = self._parts.configuration.default_service
+        visible = self._visible(speaker)
+        every = [ServiceName(name) for name in self._parts.configuration.services]
         return parse_command(
             text,
-            services=self._visible(speaker),
+            services=visible,
+            elsewhere=[name for name in every if name not in visible],
             default=ServiceName(default) if default is not None else None,
             here=await self._thread_service(speaker),
         )
@@ -125,7 +128,8 @@ class Dialogue:
     async def _judge(
         self, verb: Word, service: ServiceName | None, speaker: Speaker, *, starter: UserId | None = None
     ) -> Denied | None:
-        groups = await self._groups(service) if service is not None else {}
+        asked = service is not None and verb not in ALWAYS_ALLOWED
+        groups = await self._groups(service) if asked else {}
         asking = Asking(speaker.user, speaker.channel, verb, service, groups, starter)
         return judge(self._parts.configuration, asking)
 

@@ -25,7 +25,7 @@ def register(app: AsyncApp, parts: Parts, dialogue: Dialogue) -> None:
         if service is None:
             await ack()
             return
-        voice = ModalVoice(ack, parts.client, view["id"], "Restart")
+        voice = ModalVoice(ack, parts.client, view["id"])
         work = dialogue.obey(
             Command(Word.RESTART, service, reason=read_reason(view)),
             token=body["trigger_id"],

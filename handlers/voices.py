@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from slack_bolt.async_app import AsyncAck, AsyncRespond
@@ -12,7 +12,9 @@ from bot.core.answers import make_modal
 from handlers.parts import Web
 
 if TYPE_CHECKING:
-    from bot.core.blocks import Message
+    from collections.abc import Sequence
+
+    from bot.core.blocks import Block, Message
 
 log = structlog.get_logger()
 
@@ -74,29 +76,27 @@ class PressVoice:
 
 @dataclass(slots=True)
 class ModalVoice:
-    """Answers in the modal that was submitted."""
+    """Answers in the modal that was submitted; without `ack`, in the modal whose button was pressed."""
 
-    ack: AsyncAck
+    ack: AsyncAck | None
     web: Web
     view_id: str
-    title: str
-    _acknowledged: bool = field(default=False, init=False)
 
     async def tell(self, message: Message) -> None:
-        await self._show(make_modal("answer", self.title, message.blocks))
+        await self._show(message.blocks)
 
     async def acknowledge(self) -> None:
         """Keeps the modal open for an answer that is still to come."""
-        if not self._acknowledged:
-            waiting = {"type": "section", "text": {"type": "plain_text", "text": "One moment…"}}
-            await self._show(make_modal("answer", self.title, [waiting]))
+        if self.ack is not None:
+            await self._show([{"type": "section", "text": {"type": "plain_text", "text": "One moment…"}}])
 
-    async def _show(self, view: dict[str, Any]) -> None:
-        if self._acknowledged:
+    async def _show(self, blocks: Sequence[Block]) -> None:
+        view = make_modal("answer", "kimi", blocks)
+        ack, self.ack = self.ack, None
+        if ack is None:
             await self.web.views_update(view_id=self.view_id, view=view)
-            return
-        self._acknowledged = True
-        await self.ack(response_action="update", view=view)
+        else:
+            await ack(response_action="update", view=view)
 
 
 async def _respond(respond: AsyncRespond, message: Message, *, replace: bool) -> None:

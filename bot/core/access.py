@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _FOR_OPERATORS = frozenset({Word.RESTART, Word.START, Word.STOP})
 _FOR_STARTERS = frozenset({Word.UNWATCH})  # also for whoever started it
+ALWAYS_ALLOWED = frozenset(Word) - _FOR_OPERATORS - _FOR_STARTERS  # where kimi listens at all
 
 
 class Denial(StrEnum):
@@ -61,10 +62,11 @@ def visible_services(configuration: Configuration, channel: ChannelId) -> tuple[
 def judge(configuration: Configuration, asking: Asking) -> Denied | None:
     """None: allowed."""
     if asking.channel is not None and not _heard(configuration, asking.channel, asking.service):
-        return Denied(Denial.CHANNEL, asking.verb, asking.service, channels=heard_channels(configuration))
+        heard = heard_channels(configuration, asking.service)
+        return Denied(Denial.CHANNEL, asking.verb, asking.service, channels=heard)
     if asking.verb in _FOR_STARTERS and asking.user == asking.starter:
         return None
-    if asking.verb not in _FOR_OPERATORS | _FOR_STARTERS or asking.service is None:
+    if asking.verb in ALWAYS_ALLOWED or asking.service is None:
         return None
     if is_operator(configuration, asking.user, asking.service, asking.groups):
         return None
@@ -79,8 +81,9 @@ def _heard(configuration: Configuration, channel: ChannelId, service: ServiceNam
     return bool(visible) if service is None else service in visible
 
 
-def heard_channels(configuration: Configuration) -> tuple[ChannelId, ...]:
-    own = (configuration.channel_of(name) for name in configuration.services)
+def heard_channels(configuration: Configuration, service: ServiceName | None = None) -> tuple[ChannelId, ...]:
+    """Where kimi listens, for one service or for any."""
+    own = (configuration.channel_of(name) for name in configuration.services if service in {None, name})
     return tuple(dict.fromkeys(ChannelId(name) for name in (*configuration.access.channels, *own)))
 
 

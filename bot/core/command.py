@@ -81,6 +81,7 @@ class _Place:
     """What a left-out service may mean here."""
 
     services: tuple[ServiceName, ...]
+    elsewhere: tuple[ServiceName, ...]
     implied: ServiceName | None
 
 
@@ -90,13 +91,18 @@ def parse_command(
     services: Sequence[ServiceName],
     default: ServiceName | None,
     here: ServiceName | None,
+    elsewhere: Sequence[ServiceName] = (),
 ) -> Parsed:
     """`services` may be named here, `default` is the configured one, `here` the one this thread is about.
+
+    `elsewhere` are those that may be named in other channels only: understood, so that they can be refused
+    instead of becoming a reason to restart another one; never suggested.
 
     A left-out service is `here`, else the only one, else `default`. Never raises.
     """
     only = services[0] if len(services) == 1 else None
-    place = _Place(tuple(services), here or only or (default if default in services else None))
+    implied = here or only or (default if default in services else None)
+    place = _Place(tuple(services), tuple(elsewhere), implied)
     words = _plain(text).split()
     if not words:
         return Command(Word.STATUS, place.implied)
@@ -153,7 +159,7 @@ def _exact(word: str, services: Sequence[ServiceName]) -> ServiceName | None:
 
 
 def _with_service(verb: Word, rest: list[str], place: _Place) -> Parsed:
-    named = _exact(_bare(rest[0]), place.services) if rest else None
+    named = _exact(_bare(rest[0]), (*place.services, *place.elsewhere)) if rest else None
     if named is not None:
         return _finish(verb, named, rest[1:])
     wrong = _wrong_service(verb, rest, place)
@@ -206,8 +212,9 @@ def _wrong_service(verb: Word, rest: list[str], place: _Place) -> Misunderstood 
         return _unknown_service(word, verb, place)
     if rest[0][0] in {'"', "'"}:
         return None  # quoted: a reason
-    alone = len(rest) == 1 and len(place.services) > 1
-    if alone or _NAMELIKE.fullmatch(word) or _near_service(word, place.services):
+    known = (*place.services, *place.elsewhere)
+    alone = len(rest) == 1 and len(known) > 1
+    if alone or _NAMELIKE.fullmatch(word) or _near_service(word, known):
         return _unknown_service(word, verb, place)
     return None
 

@@ -122,6 +122,16 @@ def test_a_default_that_may_not_be_named_here_does_not_count() -> None:
     )
 
 
+def test_a_service_of_another_channel_is_understood_but_never_suggested() -> None:
+    assert parse_command(
+        "restart qwen3 why", services=ONE, default=None, here=None, elsewhere=[QWEN]
+    ) == Command(Word.RESTART, QWEN, "why")
+    for words in ("restart qwen4", "restart qwen down"):
+        parsed = parse_command(words, services=ONE, default=None, here=None, elsewhere=[QWEN])
+        assert isinstance(parsed, Misunderstood)
+        assert "qwen3" not in parsed.sentence
+
+
 def test_names_that_differ_in_case_alone_are_told_apart() -> None:
     both = (ServiceName("Kimi"), ServiceName("kimi"))
     assert parse("stop kimi", both) == Command(Word.STOP, ServiceName("kimi"))

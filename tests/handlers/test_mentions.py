@@ -1,0 +1,94 @@
+"""`@kimi …`, in channels and in threads."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.core.events import ServiceName, UserId, Verb
+from bot.practice.slack_socket import Envelope
+from handlers.mentions import read_words
+from tests.support.configurations import ALICE, ELSEWHERE, MALLORY, OPS, configure
+from tests.support.handler_room import Room, make_operation, open_room
+
+
+async def test_a_mention_is_answered_in_private(room: Room) -> None:
+    await room.slack.mention(MALLORY, OPS, "status")
+    whisper = await room.whisper(MALLORY)
+    assert whisper.plain == "*kimi-k2.5* is *healthy* on llm-two · up 5h"
+    assert whisper.thread_ts is None
+
+
+async def test_in_a_services_thread_the_service_may_be_left_out(redis_url: str) -> None:
+    async with open_room(redis_url, configure("kimi-k2.5", "qwen3")) as room:
+        operation = make_operation("qwen3")
+        ts = await room.post_thread(operation)
+        await room.slack.mention(ALICE, OPS, "restart once more", thread_ts=ts)
+        whisper = await room.whisper(ALICE)
+        assert whisper.thread_ts == ts
+        (request,) = room.startups.requests
+        assert (request.service, request.verb, request.reason) == (
+            ServiceName("qwen3"),
+            Verb.RESTART,
+            "once more",
+        )
+
+
+async def test_in_any_other_thread_it_must_be_said(redis_url: str) -> None:
+    async with open_room(redis_url, configure("kimi-k2.5", "qwen3")) as room:
+        said = await room.slack.say(ALICE, OPS, "how is it?")
+        await room.slack.mention(ALICE, OPS, "restart", thread_ts=said.ts)
+        assert (await room.whisper(ALICE)).plain == "Which service? `restart` `kimi-k2.5` or `qwen3`."
+
+
+async def test_logs_asked_for_in_a_thread_go_there(room: Room) -> None:
+    said = await room.slack.say(ALICE, OPS, "look")
+    await room.slack.mention(ALICE, OPS, "logs 10m", thread_ts=said.ts)
+    (called,) = await room.wait_for(lambda: room.startups.calls)
+    assert called[2]["thread_ts"] == said.ts
+
+
+async def test_a_mention_elsewhere_is_refused(room: Room) -> None:
+    await room.slack.mention(ALICE, ELSEWHERE, "restart")
+    assert (await room.whisper(ALICE)).plain.startswith("I do not listen in this channel.")
+    assert not room.startups.requests
+
+
+async def test_an_event_told_again_is_done_once(room: Room) -> None:
+    event = {"type": "app_mention", "user": ALICE, "text": "<@U0KIMI> restart", "channel": OPS, "ts": "1.2"}
+    body = {"type": "event_callback", "event": event, "event_id": "Ev1", "team_id": "T1"}
+    for _ in range(2):
+        assert (await room.slack.people.courier.deliver(Envelope("events_api", body))).acknowledged
+    await room.whisper(ALICE)
+    await room.slack.mention(MALLORY, OPS, "status")
+    await room.whisper(MALLORY)  # by now the repeat has been through as well
+    assert [request.by for request in room.startups.requests] == [UserId(ALICE)]
+
+
+async def test_programs_are_not_answered(room: Room) -> None:
+    event = {
+        "type": "app_mention",
+        "user": ALICE,
+        "bot_id": "B1",
+        "text": "restart",
+        "channel": OPS,
+        "ts": "1.2",
+    }
+    body = {"type": "event_callback", "event": event, "event_id": "Ev2", "team_id": "T1"}
+    await room.slack.people.courier.deliver(Envelope("events_api", body))
+    await room.slack.mention(MALLORY, OPS, "status")
+    await room.whisper(MALLORY)
+    assert not room.startups.requests
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<@U0KIMI> restart it", " restart it"),
+        ("hey <@U0KIMI|kimi> status", " status"),
+        ("restart <@U0KIMI>", "restart "),
+        ("no mention", "no mention"),
+    ],
+)
+def test_the_words_of_a_mention(text: str, words: str) -> None:
+    assert read_words(text, "U0KIMI") == words
+    assert read_words(text, None) == text

@@ -1,0 +1,229 @@
+"""The real handlers on a real bolt app, between the practice Slack, a real Redis, and a scripted Startups."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.request.async_request import AsyncBoltRequest
+
+from bot.clients.directory import Directory
+from bot.clients.records import Holder, Operation, Outgoing
+from bot.clients.slack import Outbox
+from bot.clients.store import Store
+from bot.core.blocks import Message
+from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
+from bot.core.request import Request, RequestAnswer, Standing, Started, StatusView
+from bot.practice.slack import PracticeSlack
+from bot.practice.slack_requests import read_answer, sign, write_body
+from bot.practice.slack_socket import Answer, Envelope
+from bot.tasks import Tasks
+from handlers import register
+from handlers.parts import Parts
+from tests.support.configurations import ALICE, BOB, CAROL, ELSEWHERE, LAB, MALLORY, ONCALL, OPS, configure
+from tests.support.slack_app import web_client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from bot.practice.slack_state import PostedMessage
+    from config.services import Configuration
+
+T = TypeVar("T")
+PATIENCE = 10.0  # seconds, for a busy machine
+
+
+@dataclass
+class ScriptedStartups:
+    """Remembers what it was asked; answers as told. `gate` closed: nothing is answered yet."""
+
+    answer: RequestAnswer = field(default_factory=lambda: Started(OperationId("op-new")))
+    followed: bool = True
+    waits: bool = True
+    refused: str | None = None
+    error: Exception | None = None
+    requests: list[Request] = field(default_factory=list)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    async def _pass(self) -> None:
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+
+    async def request(self, request: Request) -> RequestAnswer:
+        self.requests.append(request)
+        await self._pass()
+        return self.answer
+
+    async def status(self, service: ServiceName) -> StatusView:
+        await self._pass()
+        return StatusView(service, (HostName("llm-two"),), Standing.SERVING, uptime=timedelta(hours=5))
+
+    async def unwatch(self, service: ServiceName, by: UserId) -> bool:
+        self.calls.append(("unwatch", service, by))
+        await self._pass()
+        return self.followed
+
+    async def keep_waiting(self, operation: OperationId, by: UserId, longer: timedelta) -> bool:
+        self.calls.append(("keep_waiting", operation, by, longer))
+        await self._pass()
+        return self.waits
+
+    async def logs(self, service: ServiceName, **asked: Any) -> str | None:
+        self.calls.append(("logs", service, asked))
+        await self._pass()
+        return self.refused
+
+
+class Dispatch:
+    """Hands envelopes to the app as Socket Mode does; with a secret, as signed requests of HTTP mode."""
+
+    def __init__(self, app: AsyncApp, secret: str | None = None) -> None:
+        self._app = app
+        self.secret = secret
+
+    async def deliver(self, envelope: Envelope) -> Answer:
+        began = time.monotonic()
+        if self.secret is None:
+            request = AsyncBoltRequest(mode="socket_mode", body=envelope.payload)
+        else:
+            request = self._signed(envelope, self.secret)
+        response = await self._app.async_dispatch(request)
+        kind = response.first_headers_without_set_cookie().get("content-type", "").split(";")[0]
+        good = response.status == 200
+        payload = read_answer(response.body, kind) if good else None
+        return Answer(good, time.monotonic() - began, payload)
+
+    def _signed(self, envelope: Envelope, secret: str) -> AsyncBoltRequest:
+        body, kind = write_body(envelope)
+        now = int(time.time())
+        headers: dict[str, str | Sequence[str]] = {
+            "content-type": kind,
+            "x-slack-request-timestamp": str(now),
+            "x-slack-signature": sign(secret, now, body),
+        }
+        return AsyncBoltRequest(body=body.decode(), headers=headers)
+
+
+@dataclass
+class Room:
+    slack: PracticeSlack
+    app: AsyncApp
+    store: Store
+    startups: ScriptedStartups
+    tasks: Tasks
+    parts: Parts
+
+    async def slash(self, user: str, text: str, *, channel: str = OPS) -> Message | None:
+        """The answer that came with the acknowledgement."""
+        outcome = await self.slack.slash(user, channel, text)
+        assert outcome.acknowledged
+        return None if outcome.response is None else read_message(outcome.response)
+
+    async def wait_for(self, predicate: Callable[[], T | None]) -> T:
+        return await self.slack.wait_for(lambda _slack: predicate(), PATIENCE)
+
+    async def whisper(self, user: str, number: int = 1) -> PostedMessage:
+        """The `number`th message that this person alone sees."""
+        seen = self.slack.ephemerals
+        return await self.wait_for(lambda: seen(user)[number - 1] if len(seen(user)) >= number else None)
+
+    async def show(self, message: Message, *, thread_ts: str | None = None, channel: str = OPS) -> str:
+        """Posts a message of the bot; its ts."""
+        posted = await web_client(self.slack).chat_postMessage(
+            channel=channel, text=message.text, blocks=list(message.blocks), thread_ts=thread_ts
+        )
+        return str(posted["ts"])
+
+    async def whisper_buttons(self, user: str, message: Message) -> str:
+        """Shows a question in private; its ts."""
+        posted = await web_client(self.slack).chat_postEphemeral(
+            channel=OPS, user=user, text=message.text, blocks=list(message.blocks)
+        )
+        return str(posted["message_ts"])
+
+    async def hold(self, service: str = "kimi-k2.5", *, by: str = ALICE) -> Operation:
+        """An open operation with its lock and no thread."""
+        operation = make_operation(service, by=by)
+        holder = Holder(
+            operation=operation.operation,
+            service=operation.service,
+            verb=operation.verb,
+            by=operation.by,
+            since=operation.began,
+            headline=operation.headline,
+        )
+        assert await self.store.take(holder) is None
+        await self.store.save(operation)
+        return operation
+
+    async def post_thread(self, operation: Operation) -> str:
+        """The root of its thread, brought to Slack by the real outbox; its ts."""
+        root = Outgoing(
+            id=f"{operation.operation}:root",
+            thread=operation.operation,
+            kind="root",
+            channel=operation.channel,
+            text="root",
+        )
+        await self.store.save(operation, [root])
+        outbox = Outbox(web_client(self.slack), self.store)
+        self.tasks.spawn("outbox", outbox.run())
+        outbox.wake()
+        roots = self.slack.channel_messages
+        await self.wait_for(lambda: roots(operation.channel))
+        assert await outbox.drain(PATIENCE)
+        return roots(operation.channel)[0].ts
+
+
+def make_operation(service: str = "kimi-k2.5", *, by: str = ALICE) -> Operation:
+    return Operation(
+        operation=OperationId("op1"),
+        service=ServiceName(service),
+        verb=Verb.RESTART,
+        channel=ChannelId(OPS),
+        by=UserId(by),
+        began=datetime(2026, 5, 29, 23, 49, tzinfo=UTC),
+        headline="loading weights 12/64",
+    )
+
+
+def read_message(payload: dict[str, Any]) -> Message:
+    """What came back to Slack, private as it must be."""
+    assert payload.get("response_type") == "ephemeral"
+    blocks = payload["blocks"]
+    return Message(payload["text"], tuple(json.loads(blocks) if isinstance(blocks, str) else blocks))
+
+
+@asynccontextmanager
+async def open_room(redis_url: str, configuration: Configuration | None = None) -> AsyncIterator[Room]:
+    slack = PracticeSlack()
+    for user in (ALICE, BOB, CAROL, MALLORY):
+        slack.add_user(user, user.removeprefix("U0").lower())
+    for channel in (OPS, LAB, ELSEWHERE):
+        slack.add_channel(channel, channel.removeprefix("C0").lower())
+    slack.add_group(ONCALL, "oncall", [BOB])
+    await slack.start()
+    store, tasks, startups = await Store.open(redis_url), Tasks(), ScriptedStartups()
+    client = web_client(slack)
+    app = AsyncApp(client=client, signing_secret=slack.signing_secret)
+    parts = Parts(configuration or configure(), startups, store, Directory(client), tasks, client)
+    register(app, parts)
+    slack.people.courier = Dispatch(app)
+    try:
+        yield Room(slack, app, store, startups, tasks, parts)
+        assert slack.refusals == []
+    finally:
+        await tasks.close(grace=5)
+        await store.close()
+        await slack.stop()
