@@ -21,6 +21,7 @@ _STREAM_LIMIT = 4 << 20  # bytes read of one answer
 _LINE_LIMIT = 1 << 20
 _KEPT = 300  # characters of the answer, and of an error's text
 _TOOL_TOKENS = 512  # a model that thinks first needs room before it calls
+_SHORTEST_SPAN = 0.01  # seconds; tokens that came in one burst tell no speed
 _OK = 200
 _TOOL: dict[str, Any] = {
     "type": "function",
@@ -91,9 +92,10 @@ class Completion:
     def tokens_per_second(self) -> float | None:
         """After the first; None for an answer too short to tell."""
         count = (self.tokens if self.tokens is not None else self.pieces) - 1
-        if self.first is None or self.last is None or self.last <= self.first or count < 1:
+        if self.first is None or self.last is None or count < 1:
             return None
-        return count / (self.last - self.first)
+        span = self.last - self.first
+        return count / span if span >= _SHORTEST_SPAN else None
 
 
 class SmokeTest:

@@ -41,12 +41,12 @@ def place(section: HostSection) -> str:
 
 
 def connect_failure(
-    error: BaseException, *, name: HostName, section: HostSection, accepted: bool, seconds: float
+    error: BaseException, *, name: HostName, section: HostSection, peer: str | None, seconds: float
 ) -> HostError:
-    """Why there is no connection; `accepted`: TCP was there before it went wrong."""
+    """Why there is no connection; `peer`: the address that had accepted before it went wrong."""
     match error:
         case TimeoutError():
-            return _silent(name, section, accepted=accepted, seconds=seconds)
+            return _silent(name, section, accepted=peer is not None, seconds=seconds)
         case socket.gaierror():
             return HostUnreachable(
                 name, f"{name}: the name {section.address} is not known; check hosts.{name}.address."
@@ -58,7 +58,7 @@ def connect_failure(
                 f"and is hosts.{name}.port right?",
             )
         case asyncssh.Error():
-            return _ssh_failure(error, name=name, section=section)
+            return _ssh_failure(error, name=name, section=section, peer=peer)
         case OSError():
             why = error.strerror or str(error) or type(error).__name__
             return HostUnreachable(name, f"{name}: no connection to {place(section)}: {why}.")
@@ -80,10 +80,12 @@ def _silent(name: HostName, section: HostSection, *, accepted: bool, seconds: fl
     )
 
 
-def _ssh_failure(error: asyncssh.Error, *, name: HostName, section: HostSection) -> HostError:
+def _ssh_failure(
+    error: asyncssh.Error, *, name: HostName, section: HostSection, peer: str | None
+) -> HostError:
     match error:
         case asyncssh.HostKeyNotVerifiable():
-            return host_key_rejected(name, section)
+            return host_key_refused(name, section, peer=peer)
         case asyncssh.PermissionDenied():
             return LoginRefused(
                 name,
@@ -91,7 +93,7 @@ def _ssh_failure(error: asyncssh.Error, *, name: HostName, section: HostSection)
                 f"half to ~{section.user}/.ssh/authorized_keys there (`kimi-bot host-setup` shows how).",
             )
         case asyncssh.KeyExchangeFailed() if "host key" in error.reason:
-            return host_key_rejected(name, section)
+            return host_key_refused(name, section, peer=peer)
         case asyncssh.ConnectionLost():
             return HostUnreachable(
                 name,
@@ -105,7 +107,11 @@ def _ssh_failure(error: asyncssh.Error, *, name: HostName, section: HostSection)
             )
 
 
-def host_key_rejected(name: HostName, section: HostSection) -> HostKeyRejected:
+def host_key_refused(name: HostName, section: HostSection, *, peer: str | None) -> HostKeyRejected:
+    """The host showed a key that known_hosts does not have for it: another one, or none at all."""
+    known = asyncssh.match_known_hosts(section.known_hosts, section.address, peer or "", section.port)
+    if not any(known):
+        return _host_key_unknown(name, section)
     return HostKeyRejected(
         name,
         f"{name}: the host key of {place(section)} is not the one in {section.known_hosts}; nothing was "
@@ -113,7 +119,7 @@ def host_key_rejected(name: HostName, section: HostSection) -> HostKeyRejected:
     )
 
 
-def host_key_unknown(name: HostName, section: HostSection) -> HostKeyRejected:
+def _host_key_unknown(name: HostName, section: HostSection) -> HostKeyRejected:
     return HostKeyRejected(
         name,
         f"{name}: {section.known_hosts} has no key for {place(section)}; fetch it with "
@@ -152,6 +158,13 @@ def channel_refused(error: asyncssh.ChannelOpenError, *, name: HostName, what: s
             "sshd_config and the restrictions before the key in authorized_keys.",
         )
     return HostUnreachable(name, f"{name}: the host did not open {what}: {error.reason}.")
+
+
+def knock_failure(reason: str) -> str:
+    """Why a port of the host could not be reached, in a few words."""
+    if "refused" in reason.lower() or "Errno 111" in reason:
+        return "connection refused"
+    return reason.lower().rstrip(".")
 
 
 def link_lost(name: HostName, *, during: str, sent: bool = False) -> HostUnreachable:

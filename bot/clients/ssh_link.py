@@ -43,12 +43,12 @@ class Finished:
 
 
 class _Watcher(asyncssh.SSHClient):
-    """Remembers how far a connection got: what tells a dead host from one that accepts and hangs."""
+    """Remembers whom a connection reached: what tells a dead host from one that accepts and hangs."""
 
-    accepted = False
+    peer: str | None = None
 
-    def connection_made(self, _: asyncssh.SSHClientConnection) -> None:
-        self.accepted = True
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        self.peer = str(conn.get_extra_info("peername")[0])
 
 
 class Link:
@@ -100,7 +100,7 @@ class Link:
                 error,
                 name=self.name,
                 section=self.section,
-                accepted=watcher.accepted,
+                peer=watcher.peer,
                 seconds=self.connect_timeout,
             ) from error
         log.info("host_connected", host=self.name, address=ssh_errors.place(self.section))
@@ -134,13 +134,9 @@ class Link:
         except (OSError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             raise ssh_errors.key_unusable(error, name=self.name, section=section) from error
         try:
-            known = asyncssh.match_known_hosts(
-                section.known_hosts, section.address, section.address, section.port
-            )
+            asyncssh.read_known_hosts(section.known_hosts)
         except (OSError, ValueError) as error:
             raise ssh_errors.known_hosts_unusable(error, name=self.name, section=section) from error
-        if not any(known[:2]):
-            raise ssh_errors.host_key_unknown(self.name, section)
 
     async def run(self, arguments: Sequence[str]) -> Finished:
         """Run one command to its end, whatever its status."""
@@ -200,7 +196,7 @@ class Link:
             return HostUnreachable(self.name, "timed out")
         except asyncssh.ChannelOpenError as error:
             if error.code == asyncssh.OPEN_CONNECT_FAILED:
-                return HostUnreachable(self.name, error.reason.lower().rstrip("."))
+                return HostUnreachable(self.name, ssh_errors.knock_failure(error.reason))
             return ssh_errors.channel_refused(error, name=self.name, what=f"a tunnel to {host}:{port}")
         except (OSError, asyncssh.Error):
             return ssh_errors.link_lost(self.name, during=f"connect to {host}:{port}")
