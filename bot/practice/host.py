@@ -247,7 +247,10 @@ class _Door(asyncssh.SSHServer):
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
         del orig_host, orig_port
         local = dest_host in _LOCAL and dest_port == self._host.engine.port
-        return local and not self._host.unkind.no_forwarding
+        if not local or self._host.unkind.no_forwarding:
+            prohibited = asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED
+            raise asyncssh.ChannelOpenError(prohibited, "administratively prohibited")
+        return True
 
 
 def _unit_file(scenario: Scenario, *, user: bool) -> UnitFile:

@@ -152,8 +152,13 @@ class Journal:
             finally:
                 self._waiting.discard(future)
 
+    @property
+    def is_watched(self) -> bool:
+        """Somebody has read everything and waits for more."""
+        return bool(self._waiting)
+
     async def watched(self) -> None:
-        """Return once somebody has read everything and waits for more."""
+        """Return once it is."""
         while not self._waiting:  # noqa: ASYNC110 - a turn of the loop, not a time
             await asyncio.sleep(0)
 
@@ -298,5 +303,3 @@ def manager_fields(
     if invocation is not None:
         named["USER_INVOCATION_ID" if user else "INVOCATION_ID"] = invocation
     return {name: value.encode() for name, value in named.items()}
-
-
