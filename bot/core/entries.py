@@ -66,6 +66,8 @@ def read_message(message: object) -> bytes:
 
 
 def _message_bytes(message: object, depth: int) -> bytes:
+    if isinstance(message, bytes):  # of the export format
+        return message
     if isinstance(message, str):
         return message.encode("utf-8", "surrogatepass")
     if isinstance(message, list) and depth:

@@ -1,0 +1,89 @@
+"""The shapes saved logs come in, and how to tell them apart."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from bot.core.bars import INVISIBLE
+from bot.core.tail import HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Format(StrEnum):
+    PLAIN = "plain"  # what the engine wrote, and nothing else
+    SHORT = "short"  # journalctl's short, -iso, -precise, -full, -unix, -monotonic, with-unit; syslog files
+    JSON = "json"  # journalctl's json, json-pretty, json-seq, json-sse
+    EXPORT = "export"  # journalctl's export
+    DOCKER_JSON = "docker-json"  # the json-file driver's own files
+    DOCKER = "docker"  # `docker logs --timestamps`, `kubectl logs --timestamps`
+    COMPOSE = "compose"  # `docker compose logs`, `kubectl logs --prefix`
+    KUBERNETES = "kubernetes"  # the container runtime's files under /var/log/pods
+    TAIL = "tail"  # our own
+
+
+_STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
+_OFFSET = r"(?:Z|[+-]\d\d:?\d\d)"
+
+SHORT_HEADER = re.compile(
+    rf"""(?:(?P<stamp>[A-Z][a-z]{{2}}\ [ \d]\d\ \d\d:\d\d:\d\d(?:\.\d{{1,9}})?
+          |{_STAMP}(?:[.,]\d{{1,9}})?{_OFFSET}?)
+       |[A-Z][a-z]{{2}}\ (?P<full>\d{{4}}-\d\d-\d\d\ \d\d:\d\d:\d\d(?:\.\d{{1,9}})?
+          \ ?(?:[+-]\d\d(?::?\d\d)?)?)(?:\ [A-Z]{{1,5}})?
+       |\[?\s*(?P<seconds>\d{{1,11}}\.\d{{3,6}})\]?
+    )\ (?P<host>\S{{1,255}})\ (?P<ident>[^\s:\[\]][^:\[\]]{{0,255}}?)(?:\[(?P<pid>\d{{1,10}})\])?:(?:\ |$)""",
+    re.VERBOSE,
+)
+TAIL_ROW = re.compile(
+    r"(?P<stamp>\S+) (?P<host>\S+) (?P<ident>[^\s:\[\]]+)(?:\[(?P<pid>\d{1,10})\])?: (?P<text>.*)", re.DOTALL
+)
+# Docker always writes nine digits; an engine that begins its lines with such a time writes six or fewer.
+DOCKER_HEADER = re.compile(rf"(?P<stamp>{_STAMP}\.\d{{7,9}}{_OFFSET})(?: |$)")
+KUBERNETES_HEADER = re.compile(
+    rf"(?P<stamp>{_STAMP}(?:\.\d{{1,9}})?{_OFFSET}) (?P<stream>stdout|stderr) (?P<tag>[FP])\S{{0,20}}(?: |$)"
+)
+# Compose colours the name.
+COMPOSE_HEADER = re.compile(
+    r"(?:\x1b\[[\d;]*m)*(?P<name>[\w./-]{1,128}) +\|(?:\x1b\[[\d;]*m)*(?: |$)"
+    r"|\[(?P<pod>pod/[\w./-]{1,256})\](?: |$)"
+)
+_JSON = re.compile(r'\s*\x1e?(?:data: )?\{.*"(?:__REALTIME_TIMESTAMP|__CURSOR|MESSAGE)"\s*:', re.DOTALL)
+_JSON_PRETTY = re.compile(r'\s*"__(?:CURSOR|REALTIME_TIMESTAMP)"\s*:')
+_DOCKER_JSON = re.compile(r'\s*\{"log":')
+_EXPORT = re.compile(r"__(?:CURSOR|REALTIME_TIMESTAMP)=")
+
+_MARKS: tuple[tuple[Format, re.Pattern[str]], ...] = (
+    (Format.DOCKER_JSON, _DOCKER_JSON),
+    (Format.JSON, _JSON),
+    (Format.KUBERNETES, KUBERNETES_HEADER),
+    (Format.DOCKER, DOCKER_HEADER),
+    (Format.SHORT, SHORT_HEADER),
+    (Format.COMPOSE, COMPOSE_HEADER),
+)
+
+
+def recognise(head: Iterable[str]) -> Format:
+    """The format of a log by its first lines: the one that half of them have."""
+    lines = [line for line in head if line and not line.isspace()]
+    if not lines:
+        return Format.PLAIN
+    if lines[0].startswith(HEADER):
+        return Format.TAIL
+    if _EXPORT.match(lines[0]):
+        return Format.EXPORT
+    if lines[0].strip() == "{" and any(map(_JSON_PRETTY.match, lines[1:])):
+        return Format.JSON
+    votes = Counter(filter(None, map(_vote, lines)))
+    if not votes:
+        return Format.PLAIN
+    best, count = votes.most_common(1)[0]
+    return best if 2 * count >= len(lines) else Format.PLAIN
+
+
+def _vote(line: str) -> Format | None:
+    seen = INVISIBLE.sub("", line) if "\x1b" in line else line
+    return next((kind for kind, mark in _MARKS if mark.match(seen)), None)
