@@ -42,10 +42,10 @@ def take_ready(turn: Turn, at: datetime, now: datetime) -> None:
 
 
 def probe(turn: Turn, now: datetime, *, every: timedelta = timedelta()) -> None:
-    """Order a probe, unless one is out or the last was ordered less than `every` ago."""
+    """Order a probe, unless one is out or the last was ordered or answered less than `every` ago."""
     proof = turn.state.proof
-    since = now - proof.asked if proof.asked is not None else PROBE_LOST
-    if since < (PROBE_LOST if proof.out else every):
+    last = proof.asked if proof.out else max(filter(None, (proof.asked, proof.answered)), default=None)
+    if last is not None and now - last < (PROBE_LOST if proof.out else every):
         return
     proof.asked, proof.out = now, True
     turn.order(ProbeNow())
@@ -96,8 +96,15 @@ def check_ready(turn: Turn, now: datetime) -> None:
         return
     if proof.since is not None:
         probe(turn, now, every=HOLD_EVERY)
-    elif proof.said is not None or (proof.answer is not None and proof.answer.health == OK):
+    elif _is_near(turn):
         probe(turn, now, every=PROBE_EVERY)
+
+
+def _is_near(turn: Turn) -> bool:
+    """The log or the engine has said yes at least once: from now on every second counts."""
+    proof = turn.state.proof
+    healthy = proof.answer is not None and proof.answer.health == OK
+    return healthy or proof.said is not None or proof.smoke_asked is not None
 
 
 def _prove(turn: Turn, now: datetime) -> None:
