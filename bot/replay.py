@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bot.core.diagnosis import Cause, Suspects
 from bot.core.events import MAIN_RANK, LogLine, Member, Origin, PhaseId, Rank, Role
-from bot.core.findings import FailureSaid, PhaseBegan, PhaseEnded, PhaseRecord, ReadySaid
+from bot.core.findings import FailureSaid, PhaseBegan, PhaseRecord
 from bot.core.phases import Tracker
 from bot.core.redact import Redactor
 from bot.core.transcript import Transcript
@@ -74,8 +74,8 @@ class Outcome:
 
 
 def replay(stream: BinaryIO, *, engine: str, idle: timedelta | None = None) -> Outcome:
-    """Read a saved log to its end. `engine`: a name, a path, or "auto"; `idle`: how long ago its last line was."""
-    lines = _read_lines(stream)
+    """Read a saved log to its end. `engine`: a name, a path, "auto"; `idle`: the age of its last line."""
+    lines: Iterable[LogLine] = _read_lines(stream)
     if engine == "auto":
         chosen, lines = _recognise(lines)
     else:
@@ -93,19 +93,20 @@ def _read_lines(stream: BinaryIO) -> Iterator[LogLine]:
     yield from transcript.close()
 
 
-def _recognise(lines: Iterator[LogLine]) -> tuple[EngineFile, Iterable[LogLine]]:
+def _recognise(lines: Iterable[LogLine]) -> tuple[EngineFile, Iterable[LogLine]]:
     """The engine whose own lines come most often at the beginning; SGLang when none shows."""
     engines = load_engines()
+    rest = iter(lines)
     votes = dict.fromkeys(engines, 0)
     head: list[LogLine] = []
-    for line in lines:
+    for line in rest:
         head.append(line)
         for name, each in engines.items():
             votes[name] += each.is_recognised(line.reading)
         if len(head) >= _LOOK:
             break
     best = max(votes, key=lambda name: (votes[name], name == "sglang"))
-    return engines[best], _chain(head, lines)
+    return engines[best], _chain(head, rest)
 
 
 def _chain(head: list[LogLine], rest: Iterator[LogLine]) -> Iterator[LogLine]:
@@ -118,8 +119,7 @@ class _Start:
     """One start of the service within the log; the last one counts."""
 
     tracker: Tracker
-    suspects: Suspects = field(default_factory=Suspects)
-    where: tuple[PhaseId, Role] = (PhaseId.PROCESS, Role.TARGET)
+    suspects: Suspects
     stopping: bool = False
     ended: str | None = None  # systemd's line about its end
 
@@ -138,7 +138,7 @@ class _Reading:
 
     def __init__(self, engine: EngineFile) -> None:
         self._engine = engine
-        self._start = _Start(Tracker(engine))
+        self._start = _Start(Tracker(engine), Suspects(engine=engine))
         self._at = _NOWHEN
         self._stamp = ""
         self._invocation: str | None = None
@@ -158,20 +158,21 @@ class _Reading:
         findings = start.tracker.read(line, member=_MEMBER, at=self._at)
         if not start.tracker.phases() and not findings and line.reading.strip():
             start.tracker.begin(PhaseId.PROCESS, self._at)
-        if any(isinstance(each, PhaseBegan | PhaseEnded | ReadySaid) for each in findings):
-            start.where = start.tracker.current()
-            start.stopping = start.stopping or start.where[0] is PhaseId.STOPPING
-        where = self._where_it_failed(findings)
-        start.suspects.note(line, findings, phase=where[0], role=where[1])
+        if any(isinstance(each, PhaseBegan) and each.phase is PhaseId.STOPPING for each in findings):
+            start.stopping = not start.suspects.is_proven
+        phase, role = self._where_it_failed(findings)
+        start.suspects.note(line, findings, phase=phase, role=role)
 
     def _where_it_failed(self, findings: tuple[object, ...]) -> tuple[PhaseId, Role]:
         """The phase of the rank that speaks of a failure, where it is in one of its own."""
         said = next((each for each in findings if isinstance(each, FailureSaid)), None)
+        if said is None and not self._start.suspects.state.traces:
+            return PhaseId.PROCESS, Role.TARGET  # nobody asks
         if said is not None and said.rank != MAIN_RANK:
             for view in self._start.tracker.places():
                 if view.rank == said.rank and not view.ended:
                     return view.phase, view.role
-        return self._start.where
+        return self._start.tracker.current()
 
     # ---- time ---------------------------------------------------------------------------------------------
 
@@ -197,7 +198,7 @@ class _Reading:
 
     def _begin_anew(self) -> None:
         self._unrecognised += self._start.tracker.state.unrecognised
-        self._start = _Start(Tracker(self._engine))
+        self._start = _Start(Tracker(self._engine), Suspects(engine=self._engine))
 
     def _hear_manager(self, text: str) -> None:
         start = self._start
@@ -209,14 +210,9 @@ class _Reading:
         elif text.startswith("Stopping "):
             start.stopping = True
             start.tracker.begin(PhaseId.STOPPING, self._at)
-            start.where = (PhaseId.STOPPING, Role.TARGET)
         elif start.stopping:
             return
-        elif (
-            (exited is not None and (exited["code"] != "exited" or exited["status"] != "0"))
-            or _RESULT.search(text)
-            or "killed by the OOM killer" in text
-        ):
+        elif _is_failure(text, exited):
             start.ended = start.ended or text
         elif text.startswith("Stopped ") or "Deactivated successfully" in text or exited is not None:
             start.stopping = True
@@ -226,7 +222,7 @@ class _Reading:
     def outcome(self, idle: timedelta | None) -> Outcome:
         start = self._start
         state = self._state(idle)
-        phase, role = start.where if start.tracker.phases() else start.tracker.current()
+        phase, role = start.tracker.current()
         cause = None
         if state == "failed":
             suspect = start.suspects.root()
@@ -254,15 +250,15 @@ class _Reading:
             return "ready"
         if start.suspects.is_likely:
             return "failed"
-        patience = self._engine.patience_of(start.where[0])
+        patience = self._engine.patience_of(start.tracker.current()[0])
         if idle is not None and patience is not None and idle > patience:
             return "stalled"
         return "starting"
 
     def _ended_cause(self) -> Cause:
         """No line of the engine tells why: what systemd said, or that it was stopped."""
-        phase, role = self._start.where
-        suspects = Suspects()
+        phase, role = self._start.tracker.current()
+        suspects = Suspects(engine=self._engine)
         said = self._start.ended
         if said is None:
             return Cause("stopped", "It was stopped", (), "Start it again.", MAIN_RANK, phase, role)
@@ -275,6 +271,12 @@ class _Reading:
         return cause
 
 
+def _is_failure(text: str, exited: re.Match[str] | None) -> bool:
+    if exited is not None:
+        return exited["code"] != "exited" or exited["status"] != "0"
+    return _RESULT.search(text) is not None or "killed by the OOM killer" in text
+
+
 def _parse_time(stamp: str) -> datetime | None:
     """The engine writes local time without a zone: taken as UTC, durations are what counts."""
     try:
@@ -283,7 +285,7 @@ def _parse_time(stamp: str) -> datetime | None:
         return None
 
 
-# ---- telling ------------------------------------------------------------------------------------------------
+# ---- telling -------------------------------------------------------------------------------------------
 
 
 def _time_json(at: datetime | None) -> str | None:

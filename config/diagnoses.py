@@ -26,7 +26,10 @@ class Diagnosis(BaseModel):
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, value: str) -> str:
-        re.compile(value)
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"is no regular expression: {error}") from error
         return value
 
     @cached_property

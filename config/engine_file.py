@@ -1,9 +1,9 @@
 """An engine file: the lines an inference engine prints, which phase each belongs to, and what proves its end.
 
-The files under config/engines/ are data: a new engine is a new file there and no new code. Every rule says in
-`by` which versions printed it. A rule is either a `line`, matched at the beginning of the text that follows the
-engine's own prefix, or `anywhere`, searched for in all of it; the latter names in `has` a literal that every
-such line holds, so that most lines are dismissed without a regular expression.
+The files under config/engines/ are data: a new engine is a new file there and no new code. Every rule says
+in `by` which versions printed it. A rule is either a `line`, matched at the beginning of the text behind the
+engine's own prefix, or `anywhere`, searched for in all of it; the latter names in `has` a literal that
+every such line holds, so that most lines are dismissed without a regular expression.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Part(BaseModel):
 
 
 class Rule(Part):
-    """One line the engine prints. Exactly one of `line` and `anywhere`; `by` names the versions that print it."""
+    """One line the engine prints. Exactly one of `line` and `anywhere`; `by` says which versions do."""
 
     line: str | None = None
     anywhere: str | None = None
@@ -81,18 +81,22 @@ class Rule(Part):
             raise ValueError("needs exactly one of `line` and `anywhere`")
         if (self.anywhere is None) != (self.has is None):
             raise ValueError("`anywhere` and `has` go together")
-        re.compile(self.line or self.anywhere or "")
+        try:
+            re.compile(self.line or self.anywhere or "")
+        except re.error as error:
+            raise ValueError(f"is no regular expression: {error}") from error
         return self
 
 
 class PhaseRule(Part):
     """How one canonical phase shows in the log.
 
-    `ranks`: "all" ranks print it, "some" may, or the whole service does "once". `rounds`: a second begin of the
-    same rank is the draft model's ("lead": this phase tells the rounds apart; "follow": it goes by the leading
-    phase; "again": it is the same phase once more; "none": repeats mean nothing). `after`: it is under way as soon as that phase has ended and nothing
-    else has begun. `ends`: phases its begin and end prove over for that rank ("*" all). `merged`: several
-    begins and ends in a row are one phase, over when something else begins.
+    `ranks`: "all" ranks print it, "some" may, or the whole service does "once".
+    `rounds`: what it means when a rank begins it a second time. "lead": the draft model, and this phase
+    tells the rounds apart; "follow": it goes by the leading phase; "again": the same phase once more.
+    `after`: it is under way as soon as one of those phases has ended and nothing else has begun.
+    `ends`: what its begin and end prove over for that rank ("*" everything).
+    `merged`: several begins and ends in a row are one phase, over when something else begins.
     """
 
     id: PhaseName
@@ -159,6 +163,7 @@ class EngineFile(Part):
         return self._reader
 
     def rule_of(self, phase: str) -> PhaseRule | None:
+        """The phase's rule; None where this engine shows nothing of that phase."""
         return self._reader.by_phase.get(phase)
 
     def patience_of(self, phase: str) -> timedelta | None:
@@ -197,7 +202,7 @@ class Reader:
         self._anchored = {f"r{index}": each for index, each in enumerate(anchored)}
         self._combined = re.compile("|".join(_branch(name, each) for name, each in self._anchored.items()))
         self._anywhere = [(each.rule.has or "", each) for each in rules if each.rule.anywhere is not None]
-        self.by_phase = {phase.id: phase for phase in engine.phase}
+        self.by_phase: dict[str, PhaseRule] = {phase.id: phase for phase in engine.phase}
         self.recognise = re.compile("|".join(f"(?:{each})" for each in engine.recognise) or "(?!)")
         self.stamp = re.compile(engine.prefix.stamp)
         self.rank = re.compile(engine.prefix.rank)

@@ -1,7 +1,7 @@
 """Which failure was the first, and what it means: suspects are collected, one is named as the cause.
 
 A failure rarely comes alone: other ranks lose their peers, the parent reports its child, a traceback shows
-the exception it was raised in place of. The cause is the earliest failure that does not follow from another; of a
+the exception it was raised in place of. The cause is the earliest failure that follows from no other; of a
 chain of exceptions it is the first, since that is where it began. A failure after which the startup moved on
 was survived, unless the engine does not survive its kind.
 """
@@ -12,8 +12,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bot.core.events import PhaseId, Rank, Role
+from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.findings import FailureSaid, Finding, PhaseBegan, PhaseEnded, ProgressMade, ReadySaid
+from bot.core.ranks import Said, read_parts
 from config.diagnoses import load_diagnoses
 
 if TYPE_CHECKING:
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
 
     from bot.core.events import LogLine
     from config.diagnoses import Diagnosis
+    from config.engine_file import EngineFile
 
 _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
 _STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+# The outermost frame of an exception that ends its process: a script, a module run as one, a spawned child.
+_OUTERMOST = re.compile(
+    r'in (?:_run_module_as_main|spawn_main|_bootstrap)$|(?:launch_server|/bin/[\w.-]+|api_server)(?:\.py)?", '
+    r"line \d+, in <module>$"
+)
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
 _MOST_LINES = 8
 _LONGEST = 1000
@@ -53,6 +60,7 @@ class Trace:
     chained: bool = False  # what comes was raised while handling what was
     announced: bool = False  # the suspect so far is only the line that announced the traceback
     frame: str = ""  # the innermost so far
+    uncaught: bool = False  # its outermost frame is where a process begins
     rest: int = 0  # how many lines of a long message may still belong to it
 
 
@@ -76,13 +84,14 @@ class Cause:
 
 
 class Suspects:
-    """Told every line with what the tracker found in it."""
+    """Told every line with what the tracker found in it. `engine`: to read tracebacks behind its prefix."""
 
-    def __init__(self, state: SuspectsState | None = None) -> None:
+    def __init__(self, state: SuspectsState | None = None, *, engine: EngineFile | None = None) -> None:
+        self._engine = engine
         self.state = state or SuspectsState()
 
     def note(self, line: LogLine, findings: Sequence[Finding], *, phase: PhaseId, role: Role) -> None:
-        """`phase` and `role`: where the rank that spoke was before this line, or the startup as a whole."""
+        """`phase` and `role`: where the rank that spoke is, or the startup as a whole."""
         if line.partial:
             return
         if any(isinstance(each, PhaseBegan | PhaseEnded | ProgressMade | ReadySaid) for each in findings):
@@ -96,7 +105,12 @@ class Suspects:
         elif _TRACEBACK in line.reading:
             self._open(process)
         elif trace is not None:
-            self._read_on(trace, process, line.reading, where=(phase, role))
+            self._read_on(trace, process, self._said(line.reading), where=(phase, role))
+
+    def _said(self, reading: str) -> Said:
+        if self._engine is not None:
+            return read_parts(self._engine, reading)[-1]
+        return Said(reading, stamped=_STAMP.match(reading) is not None)
 
     # ---- tracebacks ---------------------------------------------------------------------------------------
 
@@ -107,25 +121,27 @@ class Suspects:
         else:
             self.state.traces[process] = Trace()
 
-    def _read_on(self, trace: Trace, process: str, reading: str, *, where: tuple[PhaseId, Role]) -> None:
-        if not reading.strip():
+    def _read_on(self, trace: Trace, process: str, said: Said, *, where: tuple[PhaseId, Role]) -> None:
+        text = said.text
+        if not text.strip():
             return
-        if _CHAINED.match(reading):
+        if _CHAINED.match(text):
             trace.chained = True
-        elif trace.awaiting and reading[0] in " \t":
-            trace.frame = reading.strip() if reading.lstrip().startswith("File ") else trace.frame
-        elif trace.awaiting and _EXCEPTION.match(reading) and not _STAMP.match(reading):
-            said = FailureSaid(Rank("main"), reading, fatal=False, secondary=False)
-            self._accuse(said, process, announces=False, where=where)
-        elif not trace.awaiting:
-            self._add_rest(trace, process, reading)
-
-    def _add_rest(self, trace: Trace, process: str, reading: str) -> None:
-        if trace.rest and trace.suspect is not None and not _STAMP.match(reading):
-            trace.rest -= 1
-            self._add_line(trace.suspect, reading)
-        elif _STAMP.match(reading):
+        elif trace.awaiting and text[0] in " \t":
+            self._read_frame(trace, text.strip())
+        elif trace.awaiting and _EXCEPTION.match(text) and not said.stamped:
+            failure = FailureSaid(said.tag or MAIN_RANK, text, fatal=False, secondary=False)
+            self._accuse(failure, process, announces=False, where=where)
+        elif said.stamped and not trace.awaiting:
             self.state.traces.pop(process, None)
+        elif trace.rest and trace.suspect is not None:
+            trace.rest -= 1
+            self._add_line(trace.suspect, text)
+
+    def _read_frame(self, trace: Trace, text: str) -> None:
+        if text.startswith("File "):
+            trace.uncaught = trace.uncaught or (not trace.frame and _OUTERMOST.search(text) is not None)
+            trace.frame = text
 
     def _accuse(
         self, said: FailureSaid, process: str, *, announces: bool, where: tuple[PhaseId, Role]
@@ -144,6 +160,7 @@ class Suspects:
         first = trace.suspect is None or trace.announced
         if trace.suspect is None:
             trace.suspect = self._add(said, where)
+            self.state.suspects[trace.suspect].fatal |= trace.uncaught
         elif trace.announced:
             suspect = self.state.suspects[trace.suspect]
             suspect.lines.insert(0, said.text[:_LONGEST])

@@ -111,7 +111,7 @@ class Tracker:
 
     def _move(self, hit: Hit, scene: _Scene) -> None:
         rule = hit.phase
-        if rule is None or (self.state.ready and rule.id != PhaseId.STOPPING):
+        if rule is None or (self.state.ready and PhaseId(rule.id) is not PhaseId.STOPPING):
             return
         if hit.kind is Kind.PROGRESS:
             self._progress(rule, hit, scene)
@@ -128,7 +128,8 @@ class Tracker:
 
     def _hear_noise(self, hit: Hit, scene: _Scene) -> None:
         scene.found.append(NoiseRead())
-        if hit.rule.serving and all(record.phase is PhaseId.PROCESS for record in self.state.spans.records):
+        begun = (record for record in self.state.spans.records if record.phase is not PhaseId.PROCESS)
+        if hit.rule.serving and not self.state.ready and next(begun, None) is None:
             self._say_ready(scene)  # the log starts amid its service
 
     def _learn(self, arguments: str, scene: _Scene) -> None:
@@ -155,6 +156,7 @@ class Tracker:
             self._close_all(scene)
         index = spans.find_open(phase, role)
         if index is None:
+            self._close_finished(scene, settled=True)
             index = self._open(phase, role, scene)
         spans.enter(index, rank, scene.at)
         self._prove(rule, scene)
@@ -227,7 +229,7 @@ class Tracker:
         for index in state.spans.open_records():
             if not state.spans.records[index].ranks:
                 self._close(index, scene)
-        if hit.rule.other_node and state.behind and len(state.settled) >= self._expected(scene.member):
+        if hit.rule.other_node and state.behind and len(state.settled) >= state.sizes.get(scene.member, 1):
             self._say_ready(scene)
 
     def _say_ready(self, scene: _Scene) -> None:
@@ -258,17 +260,14 @@ class Tracker:
         rule = self.engine.rule_of(record.phase)
         if rule is None or rule.ranks == "once" or spans.last_left(index) is None:
             return False
-        moved_on = settled or index < len(spans.records) - 1
-        if rule.ranks == "some" or record.role is Role.DRAFT:
-            return moved_on or (rule.nested and not rule.merged)
-        missing = [rank for rank in self._tagged() if rank not in record.ranks]
-        return not missing and (moved_on or len(record.ranks) >= self._expected())
-
-    def _expected(self, member: Member | None = None) -> int:
-        """How many ranks there are: as configured, as the arguments say, or as were seen."""
-        if member is not None:
-            return self.state.sizes.get(member, len(self._tagged()))
-        return max(self.ranks or sum(self.state.sizes.values()), len(self._tagged()), 1)
+        behind = range(index + 1, len(spans.records))
+        moved_on = settled or any(not self._is_nested(later) for later in behind)
+        if rule.ranks == "some":
+            return moved_on or not rule.merged
+        if any(rank not in record.ranks for rank in self._tagged()):
+            return False
+        told = self.ranks or sum(self.state.sizes.values())
+        return moved_on or (told > 0 and len(record.ranks) >= told)
 
     def _tagged(self) -> tuple[Rank, ...]:
         tagged = tuple(rank for rank in self.state.known if rank != MAIN_RANK)
@@ -307,6 +306,9 @@ class Tracker:
     def _current_index(self) -> int | None:
         """Where the furthest behind is; a nested phase is named in place of the one it runs in."""
         spans = self.state.spans
+        stopping = spans.find_open(PhaseId.STOPPING)
+        if stopping is not None:
+            return stopping
         held = [index for rank in (*self.state.known, MAIN_RANK) if (index := self._held(rank)) is not None]
         held += [index for index in spans.open_records() if not spans.records[index].ranks]
         nested = [index for index in held if self._is_nested(index)]

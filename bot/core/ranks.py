@@ -54,7 +54,7 @@ def _unstamped(engine: EngineFile, reading: str) -> Said:
     for pattern in reader.untagged:
         match = pattern.match(reading)
         if match is not None:
-            return Said(reading, Rank(engine.prefix.tag.format(match["rank"])))
+            return Said(reading[match.end() :], Rank(engine.prefix.tag.format(match["rank"])))
     for pattern in reader.times:
         match = pattern.match(reading)
         if match is not None:

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import TypeAdapter
+
+from bot.core.diagnosis import Suspects, SuspectsState
+from bot.core.events import LogLine, Member, PhaseId, Rank, Role
+from bot.core.phases import Tracker
+from config.engine_file import load_engine
+from tests.support.journals import BEGAN, Journal, journal, tp
+
+ENGINE = load_engine("sglang")
+HERE = Member("llm-two/sglang.service")
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has no more"
+
+
+def accuse(log: Journal, suspects: Suspects | None = None) -> Suspects:
+    tracker = Tracker(ENGINE)
+    suspects = suspects or Suspects(engine=ENGINE)
+    for text in log.lines:
+        line = LogLine(text=text, reading=text)
+        findings = tracker.read(line, member=HERE, at=BEGAN)
+        phase, role = tracker.current()
+        suspects.note(line, findings, phase=phase, role=role)
+    return suspects
+
+
+def loading() -> Journal:
+    return journal().launched().connected().loading().bars(upto=2)
+
+
+def test_a_healthy_log_has_no_suspects() -> None:
+    suspects = accuse(journal().healthy())
+    assert suspects.cause() is None
+    assert not suspects.is_proven
+    assert not suspects.is_likely
+
+
+def test_the_earliest_own_failure_is_the_cause() -> None:
+    log = loading().scheduler_exception("TP1", "RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:4")
+    log.scheduler_exception("TP3", OOM).scheduler_exception("TP5", "RuntimeError: something later").sigquit()
+    suspects = accuse(log)
+    cause = suspects.cause()
+    assert suspects.is_proven
+    assert cause is not None
+    assert (cause.id, cause.rank) == ("gpu-out-of-memory", "TP3")
+    assert cause.evidence[0].startswith("torch.OutOfMemoryError")
+    assert cause.evidence[1].startswith("Scheduler hit an exception")
+    assert 'File "/opt/engine/scheduler.py"' in cause.evidence[2]
+    assert (cause.phase, cause.role) == (PhaseId.WEIGHTS, Role.TARGET)
+
+
+def test_the_first_of_a_chain_names_the_failure() -> None:
+    log = loading().scheduler_exception(
+        "TP0",
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied",
+        "Exception: Capture cuda graph failed: x",
+    )
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.id == "shape-mismatch"
+    assert any("Capture cuda graph failed" in text for text in cause.evidence)
+
+
+def test_follow_ups_are_better_than_nothing() -> None:
+    cause = accuse(loading().sigquit()).cause()
+    assert cause is not None
+    assert cause.evidence[0].startswith("Received sigquit")
+
+
+def test_what_was_survived_is_no_cause() -> None:
+    log = loading().bare(
+        "Traceback (most recent call last):",
+        '  File "/opt/plugin.py", line 3, in load',
+        "ImportError: no plugin",
+    )
+    suspects = accuse(log)
+    assert suspects.is_likely
+    assert not suspects.is_proven
+    log.loaded().scheduler_exception("TP3", OOM)
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.id == "gpu-out-of-memory"
+    assert not accuse(loading().bare("ImportError: no plugin").loaded()).is_likely
+
+
+@pytest.mark.parametrize(
+    "outermost",
+    [
+        '  File "<frozen runpy>", line 198, in _run_module_as_main',
+        '  File "<string>", line 1, in spawn_main',
+        '  File "/usr/lib/python3.12/multiprocessing/process.py", line 314, in _bootstrap',
+        '  File "/opt/engine/launch_server.py", line 30, in <module>',
+        '  File "/opt/venv/bin/sglang", line 8, in <module>',
+    ],
+)
+def test_an_exception_that_leaves_its_process_is_fatal(outermost: str) -> None:
+    log = journal().healthy().bare("Traceback (most recent call last):", outermost, "ValueError: no")
+    assert accuse(log).is_proven
+
+
+def test_an_exception_in_a_thread_is_not() -> None:
+    log = journal().healthy().bare("Exception in thread Thread-7:", "Traceback (most recent call last):")
+    log.bare('  File "/usr/lib/threading.py", line 1016, in _bootstrap_inner', "ValueError: no")
+    assert not accuse(log).is_proven
+
+
+def test_a_long_message_is_quoted_with_its_next_lines() -> None:
+    log = loading().scheduler_exception("TP0", "Exception: Capture cuda graph failed: no")
+    log.lines.pop()
+    cause = accuse(log.bare("Possible solutions:", "1. use less").say("unrelated")).cause()
+    assert cause is not None
+    assert cause.evidence[-2:] == ("Possible solutions:", "1. use less")
+
+
+def test_processes_are_kept_apart() -> None:
+    suspects = Suspects(engine=ENGINE)
+    tracker = Tracker(ENGINE)
+    texts = {
+        1: ["Traceback (most recent call last):", '  File "a.py", line 1, in a', "KeyError: 'one'"],
+        2: ["Traceback (most recent call last):", '  File "b.py", line 2, in b', "ValueError: two"],
+    }
+    for number in range(3):
+        for pid, lines in texts.items():
+            line = LogLine(text=lines[number], reading=lines[number], pid=pid)
+            found = tracker.read(line, member=HERE, at=BEGAN)
+            suspects.note(line, found, phase=PhaseId.WEIGHTS, role=Role.TARGET)
+    assert [suspect.lines for suspect in suspects.state.suspects] == [
+        ["KeyError: 'one'", 'File "a.py", line 1, in a'],
+        ["ValueError: two", 'File "b.py", line 2, in b'],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("Fatal Python error: Segmentation fault", "segfault"),
+        ("[host-a:345  :0:49] Caught signal 11 (Segmentation fault: address not mapped", "segfault"),
+        ("Killed", "killed"),
+        ("/start.sh: line 4:  4242 Killed                  python3 -m sglang.launch_server", "killed"),
+        ("kernel: Out of memory: Killed process 77 (sglang::schedul) total-vm:1kB", "host-out-of-memory"),
+        (
+            "ERROR:    [Errno 98] error while attempting to bind on address: address already in use",
+            "port-in-use",
+        ),
+        ("launch_server.py: error: unrecognized arguments: --tpp 8", "arguments"),
+        ("[2026-05-29 23:49:47 TP1] Watchdog timeout (self.watchdog_timeout=300)", "watchdog"),
+        (
+            "[2026-05-29 23:49:47] X watchdog timeout (self.watchdog_timeout=300, self.soft=False)",
+            "watchdog",
+        ),
+        ("[rank3]:[E529 1:2:3 x.cpp:1] Watchdog caught collective operation timeout: WorkNCCL(", "nccl"),
+    ],
+)
+def test_fatal_lines_speak_for_themselves(text: str, known: str) -> None:
+    suspects = accuse(journal("0.5.8", tp(1)).bare(text))
+    assert suspects.is_proven
+    cause = suspects.cause()
+    assert cause is not None
+    assert cause.id == known
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[2026-05-29 23:49:47] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=True)",
+        "[2026-05-29 23:49:47] Health check failed. Server couldn't get a response from detokenizer for last 20",
+        "RuntimeError: one request failed",
+        "[2026-05-29 23:49:47] KV cache pool is full. Retract requests. #retracted_reqs: 1",
+    ],
+)
+def test_what_a_server_survives_proves_nothing(text: str) -> None:
+    assert not accuse(journal().healthy().bare(text)).is_proven
+
+
+def test_thousands_of_failures_are_not_all_kept() -> None:
+    log = loading().scheduler_exception("TP3", OOM)
+    for number in range(500):
+        log.say(f"Health check failed. {number}")
+    suspects = accuse(log)
+    assert len(suspects.state.suspects) == 100
+    cause = suspects.cause()
+    assert cause is not None
+    assert cause.rank == Rank("TP3")
+
+
+def test_saved_and_restored_it_names_the_same_cause() -> None:
+    log = loading().scheduler_exception("TP3", "KeyError: 'x'", OOM).sigquit()
+    expected = accuse(log).cause()
+    adapter = TypeAdapter(SuspectsState)
+    for cut in range(len(log.lines)):
+        tracker, suspects = Tracker(ENGINE), Suspects(engine=ENGINE)
+        for number, text in enumerate(log.lines):
+            if number == cut:
+                kept = adapter.validate_json(adapter.dump_json(suspects.state))
+                suspects = Suspects(kept, engine=ENGINE)
+            line = LogLine(text=text, reading=text)
+            findings = tracker.read(line, member=HERE, at=BEGAN)
+            phase, role = tracker.current()
+            suspects.note(line, findings, phase=phase, role=role)
+        assert suspects.cause() == expected

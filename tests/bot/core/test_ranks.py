@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from bot.core.events import MAIN_RANK, Member, Rank
+from bot.core.ranks import RankMemory, Said, in_order, read_parts, read_rank
+from config.engine_file import load_engine
+
+ENGINE = load_engine("sglang")
+HERE = Member("llm-two/sglang.service")
+STAMP = "2026-05-29 23:49:47"
+
+
+def rank_of(reading: str, memory: RankMemory | None = None, pid: int | None = None) -> Rank:
+    said = read_parts(ENGINE, reading)[-1]
+    return read_rank(memory or RankMemory(), said, pid=pid, member=HERE)
+
+
+@pytest.mark.parametrize(
+    ("reading", "rank", "text"),
+    [
+        (f"[{STAMP} TP5] hello", "TP5", "hello"),
+        (f"[{STAMP}.123 TP5] hello", "TP5", "hello"),
+        (f"[{STAMP} DP0 TP5] hello", "DP0 TP5", "hello"),
+        (f"[{STAMP} DP1 TP3 EP3] hello", "DP1 TP3 EP3", "hello"),
+        (f"[{STAMP} DP0 PP1 ATTN_CP2 MOE_DP3 TP4 EP5] x", "DP0 PP1 ATTN_CP2 MOE_DP3 TP4 EP5", "x"),
+        (f"[{STAMP}] hello", "main", "hello"),
+        (f"[{STAMP} encode_server] hello", "main", "hello"),
+        (f"{STAMP} TP0] bracket lost in copying", "TP0", "bracket lost in copying"),
+        ("[TP0] no time", "TP0", "no time"),
+        ("[23:49:47 TP2] no date", "TP2", "no date"),
+        ("[gpu=3] before 0.3", "gpu=3", "before 0.3"),
+        (f"2026-05-29 23:49:47,531 - launcher - INFO - [{STAMP} TP1] wrapped", "TP1", "wrapped"),
+        (
+            "[rank6]:[E529 23:50:01.123 ProcessGroupNCCL.cpp:1] boom",
+            "TP6",
+            "[E529 23:50:01.123 ProcessGroupNCCL.cpp:1] boom",
+        ),
+        ("[rank6]: ValueError: boom", "TP6", "ValueError: boom"),
+        ("plain", "main", "plain"),
+        ("", "main", ""),
+    ],
+)
+def test_every_tag_is_read(reading: str, rank: str, text: str) -> None:
+    assert rank_of(reading) == rank
+    assert read_parts(ENGINE, reading)[-1].text == text
+
+
+def test_a_bar_before_a_stamp_is_a_line_of_its_own() -> None:
+    bar, said = read_parts(ENGINE, f"  0%|   | 0/23 [00:00<?, ?it/s][{STAMP} TP1] Capture cuda graph begin.")
+    assert bar == Said("  0%|   | 0/23 [00:00<?, ?it/s]")
+    assert (said.tag, said.text) == ("TP1", "Capture cuda graph begin.")
+
+
+def test_lines_of_one_record_are_read_one_by_one() -> None:
+    assert [said.text for said in read_parts(ENGINE, "one\ntwo")] == ["one", "two"]
+
+
+def test_an_untagged_line_belongs_to_the_process_that_wrote_it() -> None:
+    memory = RankMemory()
+    assert rank_of(f"[{STAMP} TP5] hello", memory, pid=77) == "TP5"
+    assert rank_of("Traceback (most recent call last):", memory, pid=77) == "TP5"
+    assert rank_of("Traceback (most recent call last):", memory, pid=78) == MAIN_RANK
+
+
+def test_a_bare_number_is_the_one_known_rank_with_that_number() -> None:
+    memory = RankMemory()
+    rank_of(f"[{STAMP} DP1 TP6] hello", memory)
+    assert rank_of("[rank6]: boom", memory) == "DP1 TP6"
+    rank_of(f"[{STAMP} DP0 TP6] hello", memory)
+    assert rank_of("[rank6]: boom", memory) == "TP6"
+
+
+def test_replicas_with_the_same_tags_are_kept_apart() -> None:
+    memory = RankMemory()
+    said = read_parts(ENGINE, f"[{STAMP} TP0] hello")[0]
+    assert read_rank(memory, said, pid=1, member=Member("one/u.service")) == "TP0"
+    assert read_rank(memory, said, pid=1, member=Member("two/u.service")) == "two TP0"
+    assert read_rank(memory, Said("x"), pid=1, member=Member("two/u.service")) == "two TP0"
+
+
+def test_ten_comes_after_nine() -> None:
+    assert sorted(map(Rank, ("TP10", "TP9", "DP1 TP2")), key=in_order) == ["DP1 TP2", "TP9", "TP10"]
