@@ -145,10 +145,6 @@ def _mrkdwn(markup: str, most: int) -> Element:
     return {"type": "mrkdwn", "text": cut(markup, most) if markup.strip() else "…", "verbatim": True}
 
 
-def header(text: str) -> Block:
-    return {"type": "header", "text": _plain(text, 150)}
-
-
 def _plain(text: str, most: int) -> Element:
     return {"type": "plain_text", "text": fit(text, most, escaped=False).strip() or "?", "emoji": False}
 

@@ -34,7 +34,7 @@ from bot.core.blocks import (
     say_name,
     section,
 )
-from bot.core.events import MAIN_RANK, Verb
+from bot.core.events import MAIN_RANK, PhaseId, Verb
 from bot.core.report import render_stall, render_verdict
 from bot.core.words import (
     Searched,
@@ -63,6 +63,7 @@ _MARKS: dict[Mark, str] = {
     Mark.STALLED: "‼",
     Mark.FAILED: "✗",
 }
+_BEFORE_RANKS = frozenset({PhaseId.PROCESS, PhaseId.DISTRIBUTED})
 
 
 def render_root(view: StartupView) -> Message:
@@ -145,7 +146,8 @@ def _ranks_line(view: StartupView) -> str:
     """How many ranks are where, and who is behind."""
     ranks = [seen for seen in view.ranks if seen.rank != MAIN_RANK]
     if not ranks:
-        return f"waiting for {count(view.expected_ranks, 'rank')}" if view.expected_ranks else ""
+        awaited = view.expected_ranks if view.phase in _BEFORE_RANKS else None
+        return f"waiting for {count(awaited, 'rank')}" if awaited else ""
     here = [seen for seen in ranks if (seen.phase, seen.role) == (view.phase, view.role)]
     behind = [seen.rank for seen in here if not seen.ended]
     total = max(view.expected_ranks or 0, len(ranks))

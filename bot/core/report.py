@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from bot.core.blocks import Block, Element, Message
     from bot.core.events import Rank, SmokeResult
 
+_DIGITS = re.compile(r"\d+")
 KEEP_WAITING = timedelta(minutes=30)  # what one press of the button adds
 
 
@@ -65,9 +67,11 @@ def render_stall(reply: StallReported, view: StartupView) -> Message:
 
 
 def _last_of(lines: tuple[str, ...], most: int = 2_400) -> str:
-    """The newest lines that fit, each shortened rather than the newest lost."""
+    """The newest lines that fit; of those that differ in numbers alone (eight ranks say the same) the last."""
+    newest = {_DIGITS.sub("0", line): line for line in lines}.values()
+    shown = [line for line in lines if line in newest]
     kept: list[str] = []
-    for line in reversed(lines[-8:]):
+    for line in reversed(shown[-8:]):
         short = fit(line.strip("\n"), 700, escaped=False)
         most -= weigh(short)
         if kept and most < 0:
@@ -186,10 +190,7 @@ def _spoken_durations(phases: tuple[PhaseView, ...]) -> str:
 
 def _failed(reply: VerdictReached, view: StartupView) -> Message:
     doing = name_doing(reply.phase, reply.role)
-    cause = say(reply.cause or "", 900)
-    told = f"*{Searched.FAILED}* after {spell_duration(reply.took)} while {doing}" + (
-        f": {cause}" if cause else "."
-    )
+    told = f"*{Searched.FAILED}* after {spell_duration(reply.took)} while {doing}{_cause(reply)}"
     blocks = [section(f"❌ {say_name(view.service)} {told}", 1_800)]
     if reply.root_error and reply.root_error.strip():
         blocks.append(preformatted(_quote(reply.root_error, reply.rank), 2_500))
@@ -199,6 +200,16 @@ def _failed(reply: VerdictReached, view: StartupView) -> Message:
         blocks.append(_durations(reply.phases))
     blocks.append(actions(make_verb_button(Verb.RESTART, view), _logs_button(view)))
     return make_message(f"{say_name(view.service)} {told}", *blocks)
+
+
+def _cause(reply: VerdictReached) -> str:
+    """`: TP3: out of GPU memory.`, the rank only where the sentence does not name it."""
+    cause = say(reply.cause or "", 900).rstrip(".")
+    if not cause:
+        return "."
+    rank = reply.rank
+    named = rank is None or rank == MAIN_RANK or rank in cause
+    return f": {cause}." if named else f": {say(rank or '', 40)}: {cause}."
 
 
 def _quote(line: str, rank: Rank | None) -> str:

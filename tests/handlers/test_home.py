@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from bot.practice.slack_state import PostedMessage
 from tests.support.configurations import ALICE, MALLORY
-from tests.support.handler_room import Room, make_operation
+from tests.support.handler_room import Room, make_operation, open_room
+
+if TYPE_CHECKING:
+    from tests.support.redis import RedisServer
 
 
 async def home(room: Room, user: str) -> str:
@@ -39,6 +43,12 @@ async def test_the_last_verdict_is_shown(room: Room) -> None:
     closed = operation.model_copy(update={"closed": operation.began, "verdict": "healthy"})
     await room.store.finish(closed)
     assert "healthy, begun 2026-05-29 23:49 UTC" in await home(room, ALICE)
+
+
+async def test_without_redis_the_tab_says_so(own_redis: RedisServer) -> None:
+    async with open_room(own_redis.url) as room:
+        own_redis.kill()
+        assert "Redis does not answer" in await home(room, ALICE)
 
 
 async def test_another_tab_publishes_nothing(room: Room) -> None:

@@ -223,6 +223,7 @@ async def open_room(redis_url: str, configuration: Configuration | None = None) 
     try:
         yield Room(slack, app, store, startups, tasks, parts)
         assert slack.refusals == []
+        assert slack.warnings == []
     finally:
         await tasks.close(grace=5)
         await store.close()

@@ -95,9 +95,10 @@ def test_ranks_left_behind_in_another_phase_are_named() -> None:
     )
 
 
-def test_ranks_not_seen_yet_are_waited_for() -> None:
+def test_ranks_not_seen_yet_are_waited_for_once_the_process_runs() -> None:
     parent = RankView(MAIN_RANK, PhaseId.PROCESS, Role.TARGET)
-    assert "waiting for 8 ranks" in shown(render_root(midway(ranks=(parent,))))
+    assert "waiting for 8 ranks" in shown(render_root(midway(ranks=(parent,), phase=PhaseId.PROCESS)))
+    assert "waiting for" not in shown(render_root(midway(ranks=(), phase=PhaseId.STOPPING)))
 
 
 def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
@@ -114,6 +115,8 @@ def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
         ({"last_sign": None}, "last sign of life none yet"),
         ({"verb": Verb.WATCH, "by": None}, "started outside chat"),
         ({"verb": Verb.STOP}, "*kimi-k2.5* is stopping on llm-two"),
+        ({"by": None, "reason": "nightly"}, "restarted by kimi: “nightly”"),
+        ({"eta": None}, "3m10s in this phase (usual 5m)"),
         ({"phases": ()}, "no phase yet"),
         ({"hosts": ()}, "on its host"),
     ],

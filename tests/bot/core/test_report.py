@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bot.core.actions import (
     Mark,
     Progress,
@@ -115,15 +117,27 @@ def test_a_stall_tells_where_ranks_are_when_they_are_elsewhere() -> None:
 
 
 def test_the_newest_lines_are_kept() -> None:
-    lines = tuple(f"line {n} {'x' * 600}" for n in range(12))
+    lines = tuple(f"line {chr(97 + n)} {'x' * 600}" for n in range(12))
     kept = preformatted(
         render_stall(
             StallReported(PhaseId.GRAPHS, Role.TARGET, seconds(1), seconds(1), seconds(1), last_lines=lines),
             MIDWAY,
         )
     )
-    assert "line 11 " in kept
-    assert "line 0 " not in kept
+    assert "line l " in kept
+    assert "line a " not in kept
+
+
+def test_what_every_rank_says_is_shown_once() -> None:
+    lines = (*(f"[TP{n}] Capture begins, {n}.5 GB left" for n in range(8)), "[TP0] Capturing 1/23")
+    stall = StallReported(PhaseId.GRAPHS, Role.TARGET, seconds(1), seconds(1), seconds(1), last_lines=lines)
+    assert preformatted(render_stall(stall, MIDWAY)).split("\n") == [lines[7], lines[8]]
+
+
+def test_a_cause_names_its_rank_once() -> None:
+    unnamed = replace(FAILED, cause="Out of GPU memory")
+    assert render_verdict(unnamed, MIDWAY).text.endswith("while loading weights: TP3: Out of GPU memory.")
+    assert render_verdict(replace(FAILED, cause=None), MIDWAY).text.endswith("while loading weights.")
 
 
 def test_restart_and_stop_ask_first() -> None:
