@@ -67,7 +67,7 @@ def render_stall(reply: StallReported, view: StartupView) -> Message:
 
 
 def _last_of(lines: tuple[str, ...], most: int = 2_400) -> str:
-    """The newest lines that fit; of those that differ in numbers alone (eight ranks say the same) the last."""
+    """The newest lines that fit; of those that differ in numbers alone, as ranks' lines do, the last."""
     newest = {_DIGITS.sub("0", line): line for line in lines}.values()
     shown = [line for line in lines if line in newest]
     kept: list[str] = []
