@@ -13,11 +13,11 @@ import tomllib
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from bot.errors import ConfigurationInvalid
 from config.fields import parse_duration
@@ -149,22 +149,19 @@ class EngineFile(Part):
     failure: tuple[Rule, ...] = ()
     noise: tuple[Rule, ...] = ()
     harmless: tuple[Rule, ...] = ()
-    _reader: Reader = PrivateAttr()
 
-    def model_post_init(self, _context: object, /) -> None:
-        self._reader = Reader(self)
+    @cached_property
+    def reader(self) -> Reader:
+        """The rules, compiled."""
+        return Reader(self)
 
     def read(self, text: str) -> Hit | None:
         """What the text behind the prefix is; None when the file does not know it."""
-        return self._reader.read(text)
-
-    @property
-    def reader(self) -> Reader:
-        return self._reader
+        return self.reader.read(text)
 
     def rule_of(self, phase: str) -> PhaseRule | None:
         """The phase's rule; None where this engine shows nothing of that phase."""
-        return self._reader.by_phase.get(phase)
+        return self.reader.by_phase.get(phase)
 
     def patience_of(self, phase: str) -> timedelta | None:
         rule = self.rule_of(phase)
@@ -172,7 +169,7 @@ class EngineFile(Part):
 
     def is_recognised(self, reading: str) -> bool:
         """Whether this line, as read, is one that only this engine prints."""
-        return self._reader.recognise.search(reading) is not None
+        return self.reader.recognise.search(reading) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,7 @@ from bot.core.findings import (
     NoiseRead,
     PhaseBegan,
     PhaseEnded,
-    PhaseRecord,
     ProgressMade,
-    RankSpan,
     ReadySaid,
 )
 from bot.core.ranks import RankMemory, Said, in_order, read_parts, read_rank
@@ -31,21 +29,8 @@ from bot.core.spans import Spans
 from config.engine_file import Kind
 
 if TYPE_CHECKING:
+    from bot.core.findings import PhaseRecord
     from config.engine_file import EngineFile, Hit, PhaseRule
-
-__all__ = [
-    "FailureSaid",
-    "Finding",
-    "NoiseRead",
-    "PhaseBegan",
-    "PhaseEnded",
-    "PhaseRecord",
-    "ProgressMade",
-    "RankSpan",
-    "ReadySaid",
-    "Tracker",
-    "TrackerState",
-]
 
 _LOUD = {Origin.MANAGER, Origin.JOURNALD}  # about the unit, not from the engine
 
@@ -74,6 +59,8 @@ class Tracker:
         self.engine = engine
         self.ranks = ranks
         self.state = state or TrackerState()
+        self._reader = engine.reader
+        self._present: tuple[PhaseId, Role] | None = None  # what `current` said, until something moves
         self._lead = next((PhaseId(rule.id) for rule in engine.phase if rule.rounds == "lead"), None)
 
     # ---- reading ------------------------------------------------------------------------------------------
@@ -85,7 +72,7 @@ class Tracker:
         found: list[Finding] = []
         for said in read_parts(self.engine, line.reading):
             rank = read_rank(self.state.who, said, pid=line.pid, member=member)
-            hit = self.engine.read(said.text)
+            hit = self._reader.read(said.text)
             if hit is None:
                 self.state.unrecognised += 1
             elif not line.partial or hit.kind is Kind.PROGRESS:
@@ -94,10 +81,14 @@ class Tracker:
 
     def _take(self, hit: Hit, said: Said, scene: _Scene) -> None:
         match hit.kind:
-            case Kind.NOISE:
-                self._hear_noise(hit, scene)
+            case Kind.HARMLESS:
+                return
             case Kind.FAILURE:
                 scene.found.append(FailureSaid(scene.rank, said.text, hit.rule.fatal, hit.rule.secondary))
+                return
+            case Kind.NOISE:
+                self._hear_noise(hit, scene)
+                return
             case Kind.READY:
                 self._say_ready(scene)
             case Kind.SETTLED:
@@ -106,8 +97,7 @@ class Tracker:
                 self._learn(said.text, scene)
             case Kind.BEGIN | Kind.END | Kind.PROGRESS:
                 self._move(hit, scene)
-            case Kind.HARMLESS:
-                pass
+        self._present = None
 
     def _move(self, hit: Hit, scene: _Scene) -> None:
         rule = hit.phase
@@ -128,8 +118,10 @@ class Tracker:
 
     def _hear_noise(self, hit: Hit, scene: _Scene) -> None:
         scene.found.append(NoiseRead())
-        begun = (record for record in self.state.spans.records if record.phase is not PhaseId.PROCESS)
-        if hit.rule.serving and not self.state.ready and next(begun, None) is None:
+        if not hit.rule.serving or self.state.ready:
+            return
+        if all(record.phase is PhaseId.PROCESS for record in self.state.spans.records):
+            self._present = None
             self._say_ready(scene)  # the log starts amid its service
 
     def _learn(self, arguments: str, scene: _Scene) -> None:
@@ -279,6 +271,7 @@ class Tracker:
         """Something outside the log began a phase: the stop, the process, the smoke test."""
         if self.state.spans.find_open(phase, role) is not None:
             return ()
+        self._present = None
         self.state.spans.add(phase, role, at)
         return (PhaseBegan(phase, role),)
 
@@ -286,6 +279,7 @@ class Tracker:
         index = self.state.spans.find_open(phase, role)
         if index is None:
             return ()
+        self._present = None
         return (PhaseEnded(phase, role, self.state.spans.close(index, at)),)
 
     # ---- the present --------------------------------------------------------------------------------------
@@ -295,6 +289,11 @@ class Tracker:
         return tuple(self.state.spans.records)
 
     def current(self) -> tuple[PhaseId, Role]:
+        if self._present is None:
+            self._present = self._find_current()
+        return self._present
+
+    def _find_current(self) -> tuple[PhaseId, Role]:
         index = self._current_index()
         if index is not None:
             record = self.state.spans.records[index]
