@@ -12,6 +12,7 @@ from bot.practice.slack_faults import FaultPlan
 from bot.practice.slack_files import Uploads
 from bot.practice.slack_hooks import Hooks
 from bot.practice.slack_lookups import Lookups
+from bot.practice.slack_page import Page
 from bot.practice.slack_people import CommandOutcome, People
 from bot.practice.slack_rates import Rate, Rates
 from bot.practice.slack_requests import RequestUrl
@@ -206,4 +207,5 @@ class PracticeSlack:
         application.router.add_post("/upload/v1/{file}", self._uploads.receive)
         for kind in ("commands", "actions"):
             application.router.add_post(f"/{kind}/{{team}}/{{token}}", self.hooks.serve)
+        Page(self.workspace, self.people, self.views).add_routes(application)
         return application

@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 
 VERIFICATION = "practice-verification-token"  # deprecated by Slack, still in every payload
 NAME = re.compile(r"(?<![\w&])([@#])([\w.-]*\w)")
+REFERENCE = re.compile(r"(<[^<>\s]+>)")
 LINK = re.compile(r"https?://[^\s<>|]+")
 
 
 def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def unescape(text: str) -> str:
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def resolve(workspace: Workspace, text: str) -> str:
@@ -35,6 +40,26 @@ def _reference(workspace: Workspace, mark: str, name: str) -> str | None:
         return f"<@{people[0].id}>"
     groups = [group for group in workspace.groups.values() if group.handle == name]
     return f"<!subteam^{groups[0].id}|@{name}>" if groups else None
+
+
+def typed_block(text: str) -> Block:
+    """The rich text block that Slack makes of what a person typed; `text` as `resolve` gave it."""
+    runs = [_run(part) for part in REFERENCE.split(text) if part]
+    section = {"type": "rich_text_section", "elements": runs}
+    return {"type": "rich_text", "block_id": secrets.token_hex(3), "elements": [section]}
+
+
+def _run(part: str) -> dict[str, str]:
+    inner, _, label = part[1:-1].partition("|") if REFERENCE.fullmatch(part) else ("", "", "")
+    if inner.startswith("@"):
+        return {"type": "user", "user_id": inner[1:]}
+    if inner.startswith("#"):
+        return {"type": "channel", "channel_id": inner[1:]}
+    if inner.startswith("!subteam^"):
+        return {"type": "usergroup", "usergroup_id": inner.removeprefix("!subteam^")}
+    if inner:
+        return {"type": "link", "url": unescape(inner), **({"text": label} if label else {})}
+    return {"type": "text", "text": unescape(part)}
 
 
 def slash(

@@ -207,13 +207,12 @@ class People:
     def _post(self, user: str, channel: str, text: str, thread_ts: str | None) -> PostedMessage:
         if user not in self._workspace.users or channel not in self._workspace.channels:
             raise LookupError(f"no such person or channel: {user}, {channel}")
-        run = {"type": "rich_text_section", "elements": [{"type": "text", "text": text}]}
         message = PostedMessage(
             channel=channel,
             ts=self._workspace.next_ts(),
             user=user,
             text=text,
-            blocks=({"type": "rich_text", "block_id": "typed", "elements": [run]},),
+            blocks=(payloads.typed_block(text),),
             thread_ts=thread_ts,
         )
         return self._workspace.post(message)

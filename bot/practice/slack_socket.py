@@ -15,7 +15,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from bot.practice.slack_arguments import Arguments, Method, Methods
 from bot.practice.slack_faults import SOCKET, DropSocket, FaultPlan
-from bot.practice.slack_state import Refusal, Workspace
+from bot.practice.slack_state import Refusal, Refused, Workspace
 
 MOST_CONNECTIONS = 10
 
@@ -169,7 +169,7 @@ class SocketMode:
             except ValueError:
                 answer = None
             if not isinstance(answer, dict) or "envelope_id" not in answer:
-                self._workspace.refusals.append(Refusal(SOCKET, "invalid_envelope", str(frame.data)[:200]))
+                self._workspace.refuse(SOCKET, Refused("invalid_envelope", str(frame.data)[:200]))
                 continue
             self._acknowledge(str(answer["envelope_id"]), answer.get("payload"))
 

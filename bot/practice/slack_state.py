@@ -163,7 +163,7 @@ def _texts(node: Any) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something a person would see happen; `kind` is posted, edited, deleted, ephemeral, view or reaction."""
+    """Something a person would see; `kind`: posted, edited, deleted, ephemeral, view, reaction, refused."""
 
     kind: str
     message: PostedMessage | None = None
@@ -275,3 +275,4 @@ class Workspace:
 
     def refuse(self, method: str, refused: Refused) -> None:
         self.refusals.append(Refusal(method, refused.code, refused.detail()))
+        self.changed(Change("refused"))
