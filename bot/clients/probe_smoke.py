@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _PATH = "/v1/chat/completions"
 _STREAM_LIMIT = 4 << 20  # bytes read of one answer
 _LINE_LIMIT = 1 << 20
+_BODY_LIMIT = 64 << 10  # bytes kept of a body that is no stream
 _KEPT = 300  # characters of the answer, and of an error's text
 _TOOL_TOKENS = 512  # a model that thinks first needs room before it calls
 _SHORTEST_SPAN = 0.01  # seconds; tokens that came in one burst tell no speed
@@ -170,10 +171,10 @@ class SmokeTest:
 async def read_events(response: httpx.Response) -> AsyncIterator[Any]:
     """The JSON of each `data:` line until `[DONE]`; a body that is no such stream is an error."""
     seen = False
-    beginning = b""
+    beginning = bytearray()
     async for line in _lines(response):
-        beginning = (beginning + line)[:_LINE_LIMIT] if not seen else b""
         if not line.startswith(b"data:"):
+            beginning += line[: _BODY_LIMIT - len(beginning)]
             continue
         seen = True
         data = line[len(b"data:") :].strip()
@@ -181,7 +182,7 @@ async def read_events(response: httpx.Response) -> AsyncIterator[Any]:
             return
         yield _load(data)
     if not seen:
-        raise _Failed(f"the answer is no stream of events: {_body_text(beginning)}")
+        raise _Failed(f"the answer is no stream of events: {_body_text(bytes(beginning))}")
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -208,7 +209,7 @@ async def _quote(response: httpx.Response) -> str:
     body = b""
     async for piece in response.aiter_raw():
         body += piece
-        if len(body) > _LINE_LIMIT:
+        if len(body) > _BODY_LIMIT:
             break
     return _body_text(body)
 

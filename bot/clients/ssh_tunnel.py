@@ -6,75 +6,112 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncssh
 
-from bot.clients import ssh_errors
-from bot.errors import HostUnreachable
+from bot.errors import HostError, HostUnreachable
 
 if TYPE_CHECKING:
     from bot.clients.ssh_link import Link
 
-
-@dataclass(frozen=True, slots=True)
-class _Tunnel:
-    path: Path
-    listener: asyncssh.SSHListener
-    connection: asyncssh.SSHClientConnection
+_CHUNK = 64 << 10
 
 
 class Tunnels:
-    """Opened when first asked for, kept, and opened anew after the connection was."""
+    """Opened when first asked for, and kept.
+
+    asyncssh's own forwarding leaves a connection that was just accepted open for ever when the link is lost
+    at that moment. Here whatever goes wrong hangs up at once, and the next connection goes through a new link.
+    """
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._folder: Path | None = None
-        self._open: dict[tuple[str, int], _Tunnel] = {}
-        self._opened = 0
+        self._open: dict[tuple[str, int], tuple[Path, asyncio.Server]] = {}
+        self._carrying: set[asyncio.Task[None]] = set()
+        self._dug = 0
         self._lock = asyncio.Lock()
 
     async def path_to(self, host: str, port: int) -> Path:
-        """The socket's path; only this process's user can reach it."""
-        connection = await self._link.connection()
+        """The socket's path, which only this process's user can reach; raises when the host is not there."""
+        await self._link.connection()
         async with self._lock:
             tunnel = self._open.get((host, port))
-            if tunnel is None or tunnel.connection is not connection or not tunnel.path.exists():
+            if tunnel is None or not tunnel[0].exists():  # folders for passing things get swept
                 if tunnel is not None:
-                    _shut(tunnel)
-                tunnel = await self._dig(connection, host, port)
-                self._open[host, port] = tunnel
-            return tunnel.path
+                    tunnel[1].close()
+                tunnel = self._open[host, port] = await self._dig(host, port)
+            return tunnel[0]
 
-    async def _dig(self, connection: asyncssh.SSHClientConnection, host: str, port: int) -> _Tunnel:
-        if self._folder is None:
+    async def _dig(self, host: str, port: int) -> tuple[Path, asyncio.Server]:
+        if self._folder is None or not self._folder.exists():
             self._folder = Path(tempfile.mkdtemp(prefix="kimi-tunnel-"))  # mode 0700
-        self._opened += 1
-        path = self._folder / f"{self._opened}"
+        self._dug += 1
+        path = self._folder / str(self._dug)
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._carry(reader, writer, host, port), name=f"tunnel {host}:{port}")
+            self._carrying.add(task)
+            task.add_done_callback(self._carrying.discard)
+
         try:
-            listener = await connection.forward_local_path_to_port(str(path), host, port)
-        except asyncssh.Error as error:
-            raise ssh_errors.link_lost(self._link.name, during=f"tunnel to {host}:{port}") from error
+            return path, await asyncio.start_unix_server(accept, path)
         except OSError as error:
             name = self._link.name
             raise HostUnreachable(
                 name, f"{name}: no socket at {path} for a tunnel: {error.strerror}."
             ) from error
-        return _Tunnel(path, listener, connection)
+
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int
+    ) -> None:
+        """One connection, from end to end; it hangs up when either end does, or the link is lost."""
+        with contextlib.suppress(HostError, OSError, asyncssh.Error):
+            try:
+                connection = await self._link.connection()
+                there, back = await connection.open_connection(host, port, encoding=None)
+                await _join((reader, writer), (there, back))
+            finally:
+                writer.close()
 
     async def close(self) -> None:
         """May be called twice; a tunnel asked for later is opened anew."""
         tunnels, self._open = list(self._open.values()), {}
-        for tunnel in tunnels:
-            _shut(tunnel)
+        for _, server in tunnels:
+            server.close()
+        carrying = tuple(self._carrying)
+        for task in carrying:
+            task.cancel()
+        await asyncio.gather(*carrying, return_exceptions=True)
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _shut(tunnel: _Tunnel) -> None:
-    tunnel.listener.close()
-    with contextlib.suppress(OSError):
-        tunnel.path.unlink()
+async def _join(
+    here: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    there: tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]],
+) -> None:
+    """Carry bytes both ways until the far end is done or either end breaks."""
+    out = asyncio.ensure_future(_pump(here[0], there[1]))
+    back = asyncio.ensure_future(_pump(there[0], here[1]))
+    try:
+        await back
+    finally:
+        out.cancel()
+        back.cancel()
+        there[1].close()
+        await asyncio.gather(out, back, return_exceptions=True)
+
+
+async def _pump(
+    reader: asyncio.StreamReader | asyncssh.SSHReader[bytes],
+    writer: asyncio.StreamWriter | asyncssh.SSHWriter[bytes],
+) -> None:
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()

@@ -44,6 +44,7 @@ class SshServer:
         self.answers: dict[str, Said | Command] = {}
         self.forwarding = True
         self.logins = 0
+        self.forwarded = 0  # connections that went on to a port
         self.ended = asyncio.Event()  # a command's channel was closed by the client
         self._connections: set[asyncssh.SSHServerConnection] = set()
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -168,6 +169,7 @@ class _Door(asyncssh.SSHServer):
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
         del dest_host, dest_port, orig_host, orig_port
         if self._server.forwarding:
+            self._server.forwarded += 1
             return True
         raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "open failed")
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bot.errors import HostUnreachable
 from tests.support.ssh import connect, serve
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,8 +30,13 @@ async def echo_server() -> AsyncIterator[int]:
 
 async def say(path: Path, words: bytes) -> bytes:
     reader, writer = await asyncio.open_unix_connection(str(path))
-    writer.write(words)
-    heard = await reader.read()
+    with suppress(ConnectionError):
+        writer.write(words)
+        await writer.drain()
+    try:
+        heard = await reader.read()
+    except ConnectionError:
+        heard = b""
     writer.close()
     return heard
 
@@ -56,16 +62,65 @@ async def test_nobody_else_can_reach_it(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-async def test_it_is_opened_anew_after_the_connection_was(tmp_path: Path) -> None:
+async def test_it_goes_on_after_the_link_was_lost(tmp_path: Path) -> None:
     async with serve(tmp_path) as server, connect(server) as host, echo_server() as port:
-        first = await host.tunnel("127.0.0.1", port)
+        path = await host.tunnel("127.0.0.1", port)
         connection = await host._link.connection()
         server.cut()
         await connection.wait_closed()
-        second = await host.tunnel("127.0.0.1", port)
-        assert second != first
-        assert not first.exists()
-        assert await say(second, b"hello\n") == b"said hello\n"
+        assert await say(path, b"hello\n") == b"said hello\n"
+        assert await host.tunnel("127.0.0.1", port) == path
+        assert server.logins == 2
+
+
+async def test_a_link_lost_midway_hangs_up(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host, echo_server() as port:
+        reader, writer = await asyncio.open_unix_connection(str(await host.tunnel("127.0.0.1", port)))
+        writer.write(b"half")
+        await until(lambda: server.forwarded)
+        server.cut()
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_link_lost_at_the_moment_of_connecting_hangs_up(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host, echo_server() as port:
+        path = await host.tunnel("127.0.0.1", port)
+        await server.stop()
+        async with asyncio.timeout(5):
+            assert await say(path, b"hello\n") == b""
+
+
+async def test_much_in_both_directions(tmp_path: Path) -> None:
+    async def mirror(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    content = bytes(range(256)) * 16_000
+    far = await asyncio.start_server(mirror, "127.0.0.1", 0)
+    async with far, serve(tmp_path) as server, connect(server) as host:
+        path = await host.tunnel("127.0.0.1", far.sockets[0].getsockname()[1])
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(content)
+        writer.write_eof()
+        assert await reader.read() == content
+        writer.close()
+
+
+async def test_a_folder_that_was_swept_away(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host, echo_server() as port:
+        path = await host.tunnel("127.0.0.1", port)
+        path.unlink()
+        path.parent.rmdir()
+        assert await say(await host.tunnel("127.0.0.1", port), b"x\n") == b"said x\n"
+
+
+async def test_nobody_listens_there(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        assert await say(await host.tunnel("127.0.0.1", 1), b"hello\n") == b""
 
 
 async def test_closing_leaves_nothing(tmp_path: Path) -> None:
