@@ -61,9 +61,7 @@ def test_what_systemds_lines_tell_is_kept() -> None:
 
 def test_what_the_state_tells_does_not_overwrite_the_lines() -> None:
     member = MemberState(restarts=0, result="oom-kill", exit="killed 9")
-    note_state(
-        member, UnitState("loaded", "failed", "failed", result="signal", exec_code=1, exec_status=3)
-    )
+    note_state(member, UnitState("loaded", "failed", "failed", result="signal", exec_code=1, exec_status=3))
     assert (member.result, member.exit) == ("oom-kill", "killed 9")
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,8 +18,10 @@ from bot.core.readiness import (
     wrong_model,
 )
 from bot.core.startup import fresh_state
-from bot.core.startup_state import StartupState
 from tests.support.startup_runs import BEGAN, CLOSED, MEMBER, NEW, NEXT, PASSED, RUNNING, UP, make_plan
+
+if TYPE_CHECKING:
+    from bot.core.startup_state import StartupState
 
 WARMUP = PhaseId.WARMUP
 

@@ -1,0 +1,601 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.core.actions import (
+    Action,
+    Close,
+    EditRoot,
+    MovedAgain,
+    Noticed,
+    Pace,
+    PhaseFinished,
+    PostReply,
+    ProbeNow,
+    RunSmoke,
+    SendVerb,
+    StallReported,
+    UploadTail,
+    Verdict,
+    VerdictReached,
+)
+from bot.core.events import (
+    Event,
+    HostLost,
+    HostRestored,
+    LineRead,
+    LogLine,
+    Origin,
+    PatienceExtended,
+    PhaseId,
+    ProbeAnswered,
+    Rank,
+    SmokeFinished,
+    SmokeResult,
+    Superseded,
+    Ticked,
+    UnitObserved,
+    UnwatchAsked,
+    UserId,
+    Verb,
+    VerbRefused,
+    VerbSent,
+    VerbUnanswered,
+)
+from tests.support.startup_runs import (
+    BEGAN,
+    CLOSED,
+    MEMBER,
+    NEW,
+    NEXT,
+    OLD,
+    OLD_RUNNING,
+    OTHER,
+    PASSED,
+    READY_LINE,
+    RUNNING,
+    UP,
+    WARMING,
+    Run,
+    make_plan,
+    stamp,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PATIENT = {PhaseId.WEIGHTS: timedelta(seconds=60), PhaseId.STOPPING: timedelta(seconds=60)}
+
+
+# ---- the verb ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", [Verb.RESTART, Verb.START, Verb.STOP])
+def test_the_verb_is_ordered_once_for_each_member_after_the_root(verb: Verb) -> None:
+    run = Run(make_plan(verb=verb, members=(MEMBER, OTHER)))
+    root, *verbs = run.begin()
+    assert isinstance(root, EditRoot)
+    assert verbs == [SendVerb(MEMBER, verb), SendVerb(OTHER, verb)]
+    run.tell(VerbUnanswered(MEMBER, "link lost"))
+    run.wait(30)
+    assert len(run.orders(SendVerb)) == 2
+
+
+def test_a_watch_orders_no_verb_and_asks_the_engine() -> None:
+    run = Run(make_plan(verb=Verb.WATCH))
+    assert [type(action) for action in run.begin()] == [EditRoot, ProbeNow]
+
+
+def test_a_refused_verb_fails_at_once_with_the_way_out() -> None:
+    run = Run()
+    run.begin()
+    run.tell(VerbRefused(MEMBER, "llm-two: sudo wants a password; see `kimi-bot host-setup`"))
+    assert run.verdict.verdict is Verdict.FAILED
+    assert "host-setup" in (run.verdict.cause or "")
+    assert not run.orders(UploadTail)
+    assert run.closed == Close(Verdict.FAILED)
+
+
+def test_one_refused_member_of_two_is_named() -> None:
+    run = Run(make_plan(members=(MEMBER, OTHER)))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.tell(VerbRefused(OTHER, "no such unit"))
+    assert (run.verdict.cause or "").startswith(OTHER)
+
+
+def test_an_unanswered_verb_that_arrived_goes_on() -> None:
+    run = Run()
+    run.begin()
+    run.tell(VerbUnanswered(MEMBER, "link lost"))
+    assert "not sent again" in run.replies(Noticed)[0].sentence
+    run.observe(OLD_RUNNING, active="deactivating", job=5)
+    run.wait(90)
+    run.observe(RUNNING, job=None)
+    run.answer = UP
+    run.say(READY_LINE)
+    run.wait_for_verdict()
+    assert run.startup.verdict is Verdict.HEALTHY
+    assert len(run.orders(SendVerb)) == 1
+
+
+def test_an_unanswered_verb_that_never_arrived_is_told_after_a_minute() -> None:
+    run = Run()
+    run.begin()
+    run.tell(VerbUnanswered(MEMBER, "link lost"))
+    run.observe(OLD_RUNNING)
+    run.wait(59)
+    assert run.startup.verdict is None
+    run.wait(1)
+    assert run.startup.verdict is Verdict.FAILED
+    assert "was not carried out" in (run.verdict.cause or "")
+
+
+def test_the_minute_counts_from_when_the_host_is_seen_again() -> None:
+    run = Run()
+    run.begin()
+    run.tell(VerbUnanswered(MEMBER, "link lost"))
+    run.tell(HostLost(MEMBER, "no route"))
+    run.wait(300)
+    assert run.startup.verdict is None
+    run.tell(HostRestored(MEMBER))
+    run.observe(OLD_RUNNING)
+    assert run.wait_for_verdict() == 60
+
+
+def test_an_accepted_verb_without_effect_fails_too() -> None:
+    run = Run()
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.observe(OLD_RUNNING)
+    assert 60 <= run.wait_for_verdict() <= 61
+    assert "was not carried out" in (run.verdict.cause or "")
+
+
+# ---- good ends --------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_restart() -> None:
+    run = Run()
+    run.run_to_ready()
+    run.wait_for_verdict()
+    assert run.verdict.verdict is Verdict.HEALTHY
+    assert [reply.phase for reply in run.replies(PhaseFinished)] == [
+        PhaseId.STOPPING,
+        PhaseId.DISTRIBUTED,
+        PhaseId.WEIGHTS,
+        PhaseId.GRAPHS,
+        PhaseId.WARMUP,
+    ]
+    assert not run.orders(UploadTail)
+    assert not any(each.broadcast for each in run.actions if isinstance(each, PostReply))
+
+
+def test_a_start_has_nothing_to_stop() -> None:
+    run = Run(make_plan(verb=Verb.START))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.systemd("Started sglang-kimi.service - Kimi.")
+    run.observe(RUNNING)
+    run.load_weights()
+    run.say_ready()
+    run.wait_for_verdict()
+    assert run.startup.verdict is Verdict.HEALTHY
+    assert PhaseId.STOPPING not in [view.phase for view in run.verdict.phases]
+
+
+def test_a_watch_of_a_healthy_service_says_so_soon() -> None:
+    run = Run(make_plan(verb=Verb.WATCH, before={}, stable_for=timedelta(seconds=5)))
+    run.answer = UP
+    run.begin()
+    run.observe(RUNNING, active_since=BEGAN - timedelta(days=3))
+    assert run.wait_for_verdict() <= 6
+    assert run.startup.verdict is Verdict.HEALTHY
+    assert not run.replies(PhaseFinished)
+    assert "whole" not in run.closed.durations
+
+
+def test_a_watch_follows_a_startup_with_true_durations() -> None:
+    run = Run(make_plan(verb=Verb.WATCH, before={}))
+    began = BEGAN - timedelta(minutes=10)
+    run.begin()
+    run.observe(RUNNING, active_since=began)
+    for minutes, text in ((1, "Load weight begin. avail mem=1 GB"), (6, "Load weight end. elapsed=300 s")):
+        for rank in ("TP0", "TP1"):
+            run.say(text, rank=rank, at=began + timedelta(minutes=minutes))
+    assert [reply.took for reply in run.replies(PhaseFinished)] == [
+        timedelta(minutes=1),
+        timedelta(minutes=5),
+    ]
+    run.capture_graphs(seconds=30)
+    run.open_server()
+    run.say_ready()
+    run.wait_for_verdict()
+    assert run.startup.verdict is Verdict.HEALTHY
+    assert run.closed.durations["weights"] == 300.0
+
+
+def test_a_stop_is_done_when_every_unit_is_down() -> None:
+    run = Run(make_plan(verb=Verb.STOP, members=(MEMBER, OTHER), before={MEMBER: OLD, OTHER: OLD}))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.tell(VerbSent(OTHER))
+    stopped = replace(OLD_RUNNING, active="inactive", sub="dead")
+    run.tell(UnitObserved(MEMBER, stopped))
+    assert run.startup.verdict is None
+    run.tell(UnitObserved(OTHER, replace(stopped, active="failed", result="timeout")))
+    assert run.startup.verdict is Verdict.STOPPED
+    assert run.verdict.cause is None
+    assert not run.orders(UploadTail)
+
+
+def test_a_stop_that_has_no_effect() -> None:
+    run = Run(make_plan(verb=Verb.STOP))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.observe(OLD_RUNNING)
+    run.wait_for_verdict()
+    assert "the stop was not carried out" in (run.verdict.cause or "")
+
+
+def test_a_service_of_two_members_needs_both() -> None:
+    run = Run(make_plan(members=(MEMBER, OTHER), before={MEMBER: OLD, OTHER: OLD}))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.tell(VerbSent(OTHER))
+    run.answer = UP
+    run.observe(RUNNING)
+    run.say(READY_LINE)
+    run.wait(60)
+    assert run.startup.verdict is None
+    for _ in range(40):
+        run.tell(UnitObserved(OTHER, replace(RUNNING, invocation=NEXT)))
+        run.wait(1)
+    assert run.startup.verdict is Verdict.HEALTHY
+
+
+# ---- phases -----------------------------------------------------------------------------------------------
+
+
+def test_the_slowest_rank_is_named_where_it_matters() -> None:
+    run = Run()
+    run.start_process()
+    for rank in ("TP0", "TP1"):
+        run.say("Load weight begin. avail mem=78.50 GB", rank=rank)
+    run.wait(60)
+    run.end_weights("TP0")
+    run.wait(40)
+    view = run.startup.view(run.now)
+    assert [each.rank for each in view.ranks if not each.ended] == ["TP1"]
+    run.end_weights("TP1")
+    weights = run.replies(PhaseFinished)[-1]
+    assert weights.slowest is not None
+    assert weights.fastest is not None
+    assert (weights.slowest.rank, weights.slowest.took) == (Rank("TP1"), timedelta(seconds=100))
+    assert (weights.fastest.rank, weights.fastest.took) == (Rank("TP0"), timedelta(seconds=60))
+
+
+def test_the_present_is_shown_on_each_tick_and_each_change() -> None:
+    run = Run()
+    run.begin()
+    assert [type(action) for action in run.tell(Ticked())] == [EditRoot]
+    assert run.tell(VerbSent(MEMBER)) == []
+    run.wait(1)
+    count = len(run.orders(EditRoot))
+    run.systemd("Started sglang-kimi.service - Kimi.")
+    assert len(run.orders(EditRoot)) == count + 1
+
+
+# ---- patience ---------------------------------------------------------------------------------------------
+
+
+def loading(**changes: Any) -> Run:
+    run = Run(make_plan(patience=PATIENT, **changes))
+    run.start_process()
+    for rank in ("TP0", "TP1"):
+        run.say("Load weight begin. avail mem=78.50 GB", rank=rank)
+    return run
+
+
+def test_a_stall_is_told_once_with_the_log_and_its_end_is_told_too() -> None:
+    run = loading()
+    run.wait(59)
+    assert run.startup.view(run.now).pace is Pace.QUIET
+    run.wait(1)
+    (stall,) = run.replies(StallReported)
+    assert (stall.phase, stall.patience) == (PhaseId.WEIGHTS, timedelta(seconds=60))
+    assert stall.last_lines[-1].endswith("avail mem=78.50 GB")
+    assert len(run.orders(UploadTail)) == 1
+    assert run.startup.view(run.now).pace is Pace.STALLED
+    run.wait(300)
+    assert len(run.replies(StallReported)) == 1
+    run.end_weights("TP0")
+    (moved,) = run.replies(MovedAgain)
+    assert moved.silent == timedelta(seconds=360)
+    assert run.startup.view(run.now).pace is Pace.MOVING
+    run.wait(60)
+    assert len(run.replies(StallReported)) == 2
+    assert run.replies(StallReported)[-1].lagging == (Rank("TP1"),)
+
+
+def test_a_stall_tells_what_the_counters_say() -> None:
+    run = loading()
+    counted: dict[str, Any] = {"cpu": timedelta(seconds=100), "memory": 2**30, "read": 0, "tasks": 40}
+    run.observe(RUNNING, **counted)
+    run.say("a line never seen before", stamped=False)
+    run.wait(58)
+    run.observe(RUNNING, **{**counted, "cpu": timedelta(seconds=564)})
+    run.wait(3)
+    told = " / ".join(run.replies(StallReported)[0].evidence)
+    assert "40 tasks" in told
+    assert "7.9 cores busy" in told
+    assert "memory: 1.0 GiB, unchanged" in told
+    assert "0.0 GiB" in told
+
+
+def test_more_patience_moves_the_deadline() -> None:
+    run = loading()
+    run.wait(30)
+    run.tell(PatienceExtended(UserId("U7"), run.now + timedelta(minutes=30)))
+    assert run.replies(Noticed)[0].by == "U7"
+    run.wait(1799)
+    assert not run.replies(StallReported)
+    run.wait(1)
+    assert len(run.replies(StallReported)) == 1
+
+
+def test_more_patience_after_a_stall_has_it_told_again_only_if_it_outlasts_that() -> None:
+    run = loading()
+    run.wait(60)
+    run.tell(PatienceExtended(UserId("U7"), run.now + timedelta(minutes=5)))
+    run.wait(299)
+    assert len(run.replies(StallReported)) == 1
+    run.wait(1)
+    assert len(run.replies(StallReported)) == 2
+    run.end_weights("TP0")
+    assert len(run.replies(MovedAgain)) == 1
+
+
+def test_a_stop_that_drains_for_ever_is_a_stall() -> None:
+    run = Run(make_plan(verb=Verb.STOP, patience=PATIENT))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.observe(OLD_RUNNING, active="deactivating", sub="stop-sigterm", job=4)
+    run.wait(61)
+    assert run.replies(StallReported)[0].phase is PhaseId.STOPPING
+
+
+def test_no_stall_while_the_host_is_out_of_sight() -> None:
+    run = loading()
+    run.wait(30)
+    run.tell(HostLost(MEMBER, "link lost"))
+    run.unit = None
+    run.wait(29)
+    assert not run.replies(Noticed)
+    run.wait(1)
+    assert "out of sight for 30s: link lost" in run.replies(Noticed)[0].sentence
+    run.tell(HostLost(MEMBER, "link lost"))
+    run.wait(600)
+    assert len(run.replies(Noticed)) == 1
+    assert not run.replies(StallReported)
+    run.tell(HostRestored(MEMBER))
+    assert "seen again after 10m30s" in run.replies(Noticed)[1].sentence
+    run.wait(29)
+    assert not run.replies(StallReported)
+    run.wait(1)
+    assert len(run.replies(StallReported)) == 1
+
+
+def test_a_short_loss_is_not_told() -> None:
+    run = loading()
+    run.tell(HostLost(MEMBER, "link lost"))
+    run.wait(29)
+    run.tell(HostRestored(MEMBER))
+    assert not run.replies(Noticed)
+    assert run.startup.view(run.now).lost is None
+
+
+def test_giving_up_leaves_the_service_alone() -> None:
+    run = loading(give_up_after=timedelta(minutes=10))
+    run.wait_for_verdict(700)
+    assert run.now - BEGAN == timedelta(minutes=10)
+    assert "gave up after 10m: still loading weights" in (run.verdict.cause or "")
+    assert run.verdict.phase is PhaseId.WEIGHTS
+    assert run.orders(UploadTail)
+
+
+def test_giving_up_says_what_the_proof_lacked() -> None:
+    run = Run(make_plan(give_up_after=timedelta(minutes=10)))
+    run.start_process()
+    run.answer = WARMING
+    run.say(READY_LINE)
+    run.wait_for_verdict(700)
+    assert "waiting for /health (503)" in (run.verdict.cause or "")
+
+
+def test_a_person_who_waits_longer_puts_off_giving_up() -> None:
+    run = loading(give_up_after=timedelta(minutes=10))
+    run.tell(PatienceExtended(UserId("U7"), BEGAN + timedelta(minutes=20)))
+    run.wait(11 * 60)
+    assert run.startup.verdict is None
+
+
+# ---- after a crash of the bot -----------------------------------------------------------------------------
+
+
+def test_resumed_amid_the_verb_it_asks_the_unit_instead_of_sending_again() -> None:
+    run = Run()
+    run.begin()
+    run.restore()
+    actions = run.startup.resume(run.now)
+    assert not [action for action in actions if isinstance(action, SendVerb)]
+    assert any(isinstance(action, PostReply) for action in actions)
+    run.observe(RUNNING)
+    assert run.startup.state.members[MEMBER].invocation == NEW
+
+
+def test_resumed_amid_the_smoke_test_it_asks_for_it_anew() -> None:
+    run = Run()
+    run.smoke = None
+    run.run_to_ready()
+    run.restore()
+    kinds = [type(action) for action in run.startup.resume(run.now)]
+    assert RunSmoke in kinds
+    assert ProbeNow in kinds
+    run.tell(SmokeFinished(PASSED))
+    run.wait_for_verdict()
+    assert run.startup.verdict is Verdict.HEALTHY
+
+
+def test_resumed_without_anything_outstanding_it_only_asks_the_engine() -> None:
+    run = loading()
+    run.restore()
+    assert [type(action) for action in run.startup.resume(run.now)] == [EditRoot, ProbeNow]
+
+
+# ---- properties -------------------------------------------------------------------------------------------
+
+TEXTS = (
+    "Init torch distributed begin.",
+    "Init torch distributed ends. elapsed=3.00 s, mem usage=0.50 GB",
+    "Load weight begin. avail mem=78.50 GB",
+    "Load weight end. elapsed=20.00 s, type=X, avail mem=8.50 GB, mem usage=70.00 GB.",
+    "Memory pool end. avail mem=3.00 GB",
+    "Capture cuda graph begin. This can take up to several minutes.",
+    "Capture cuda graph end. Time elapsed: 10.00 s. mem usage=1.00 GB.",
+    "INFO:     Uvicorn running on http://127.0.0.1:30000 (Press CTRL+C to quit)",
+    "Scheduler hit an exception: Traceback (most recent call last):",
+    "something new",
+    READY_LINE,
+)
+MANAGER = (
+    "Stopping u - U...",
+    "Stopped u - U.",
+    "Started u - U.",
+    "u: Main process exited, code=killed, status=9/KILL",
+    "u: Failed with result 'signal'.",
+    "u: Scheduled restart job, restart counter is at 1.",
+)
+INVOCATIONS = st.sampled_from([OLD, NEW, NEW, NEW, NEXT, None])
+
+
+def _line(text: str, rank: str, invocation: Any, ago: int) -> LineRead:
+    reading = stamp(text, rank)
+    at = BEGAN - timedelta(seconds=ago)
+    return LineRead(MEMBER, LogLine(reading, reading, at=at, pid=7, invocation=invocation))
+
+
+def _manager(text: str, invocation: Any) -> LineRead:
+    return LineRead(MEMBER, LogLine(text, text, origin=Origin.MANAGER, invocation=invocation))
+
+
+LINES = st.builds(
+    _line, st.sampled_from(TEXTS), st.sampled_from(["TP0", "TP1", ""]), INVOCATIONS, st.integers(-500, 500)
+)
+UNITS = st.builds(
+    lambda unit, invocation, job, restarts: UnitObserved(
+        MEMBER, replace(unit, invocation=invocation, job=job, restarts=restarts)
+    ),
+    st.sampled_from(
+        [
+            RUNNING,
+            RUNNING,
+            RUNNING,
+            replace(RUNNING, active="deactivating", sub="stop-sigterm"),
+            replace(RUNNING, active="inactive", sub="dead"),
+            replace(RUNNING, active="activating", sub="auto-restart"),
+        ]
+    ),
+    INVOCATIONS,
+    st.sampled_from([None, None, 5]),
+    st.sampled_from([0, 0, 0, 1]),
+)
+EVENTS = st.one_of(
+    LINES,
+    LINES,
+    st.builds(_manager, st.sampled_from(MANAGER), INVOCATIONS),
+    UNITS,
+    st.sampled_from([ProbeAnswered(answer) for answer in (UP, UP, WARMING, CLOSED)]),
+    st.sampled_from([SmokeFinished(PASSED), SmokeFinished(SmokeResult(passed=False, error="no answer"))]),
+    st.sampled_from([VerbSent(MEMBER), VerbUnanswered(MEMBER, "lost"), VerbRefused(MEMBER, "no")]),
+    st.sampled_from([HostLost(MEMBER, "lost"), HostRestored(MEMBER)]),
+    st.builds(
+        lambda minutes: PatienceExtended(UserId("U7"), BEGAN + timedelta(minutes=minutes)),
+        st.integers(0, 60),
+    ),
+    st.just(Ticked()),
+    st.just(Ticked()),
+)
+ENDERS = st.sampled_from([UnwatchAsked(UserId("U7")), Superseded(UserId("U7"), Verb.RESTART)])
+STEPS = st.lists(
+    st.tuples(st.one_of(EVENTS, EVENTS, EVENTS, EVENTS, EVENTS, ENDERS), st.integers(0, 200)), max_size=40
+)
+VERBS = st.sampled_from(list(Verb))
+
+
+def play(run: Run, steps: Sequence[tuple[Event, int]]) -> list[Action]:
+    run.begin()
+    for event, seconds in steps:
+        run.pass_time(seconds / 4)
+        run.tell(event)
+    return run.actions
+
+
+@settings(max_examples=100, deadline=None)
+@given(VERBS, STEPS)
+def test_saved_and_restored_at_any_point_it_gives_the_same_actions(
+    verb: Verb, steps: list[tuple[Event, int]]
+) -> None:
+    plan = make_plan(verb=verb, patience=PATIENT)
+    assert play(Run(plan), steps) == play(Run(plan, rewritten=True), steps)
+
+
+@settings(max_examples=100, deadline=None)
+@given(VERBS, STEPS)
+def test_one_verdict_and_nothing_after_it(verb: Verb, steps: list[tuple[Event, int]]) -> None:
+    run = Run(make_plan(verb=verb, patience=PATIENT, stable_for=timedelta(seconds=4)))
+    actions = play(run, steps)
+    verdicts = run.replies(VerdictReached)
+    assert len(verdicts) == len(run.orders(Close)) == (run.startup.verdict is not None)
+    if verdicts:
+        assert isinstance(actions[-1], Close)
+    assert len(run.orders(SendVerb)) == (verb is not Verb.WATCH)
+    assert len(run.orders(RunSmoke)) <= 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(VERBS, STEPS)
+def test_sequences_only_grow_and_each_stall_is_told_once(verb: Verb, steps: list[tuple[Event, int]]) -> None:
+    calm = [(event, seconds) for event, seconds in steps if not isinstance(event, PatienceExtended)]
+    run = Run(make_plan(verb=verb, patience=PATIENT))
+    play(run, calm)
+    assert run.sequences == list(range(1, len(run.sequences) + 1))
+    told = [
+        type(action.reply)
+        for action in run.actions
+        if isinstance(action, PostReply) and isinstance(action.reply, StallReported | MovedAgain)
+    ]
+    assert all(kind is (StallReported, MovedAgain)[index % 2] for index, kind in enumerate(told))
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS)
+def test_healthy_always_has_all_its_proofs(steps: list[tuple[Event, int]]) -> None:
+    run = Run(make_plan(stable_for=timedelta(seconds=4)))
+    lead: list[tuple[Event, int]] = [(VerbSent(MEMBER), 0), (UnitObserved(MEMBER, RUNNING), 20)]
+    play(run, [*lead, *steps, (ProbeAnswered(UP), 4), (SmokeFinished(PASSED), 4), (Ticked(), 20)])
+    if run.startup.verdict is Verdict.HEALTHY:
+        state = run.startup.state
+        member = state.members[MEMBER]
+        assert member.unit is not None
+        assert (member.unit.active, member.unit.invocation) == ("active", member.invocation)
+        assert member.invocation != OLD
+        assert state.proof.answer == UP
+        assert state.proof.smoke == PASSED
+        assert state.fall is None

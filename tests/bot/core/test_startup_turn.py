@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bot.core.actions import EditRoot, MovedAgain, Noticed, PhaseFinished, PostReply, ProbeNow, UploadTail
+from bot.core.events import PhaseId, Verb
+from bot.core.startup import fresh_state
+from bot.core.startup_turn import Turn
+from config.engine_file import load_engine
+from tests.support.startup_runs import BEGAN, make_plan
+
+
+def turn_of(verb: Verb = Verb.RESTART) -> Turn:
+    plan = make_plan(verb=verb)
+    turn = Turn(plan, load_engine("sglang"), fresh_state(plan))
+    turn.open()
+    return turn
+
+
+LATER = BEGAN + timedelta(seconds=20)
+
+
+def test_the_present_comes_first_and_only_when_it_changed() -> None:
+    turn = turn_of()
+    turn.order(ProbeNow())
+    assert turn.close(LATER) == [ProbeNow()]
+    turn.open()
+    turn.say(Noticed("x"))
+    first, second = turn.close(LATER)
+    assert isinstance(first, EditRoot)
+    assert second == PostReply(1, Noticed("x"))
+
+
+def test_replies_and_files_share_one_count() -> None:
+    turn = turn_of()
+    turn.say(Noticed("x"))
+    turn.upload("y")
+    turn.say(Noticed("z"), broadcast=True)
+    assert turn.close(LATER)[1:] == [
+        PostReply(1, Noticed("x")),
+        UploadTail(2, "y"),
+        PostReply(3, Noticed("z"), broadcast=True),
+    ]
+
+
+def test_a_phase_that_ends_is_told_once() -> None:
+    turn = turn_of()
+    turn.begin_phase(PhaseId.STOPPING, BEGAN, LATER)
+    turn.end_phase(PhaseId.STOPPING, LATER, LATER)
+    turn.end_phase(PhaseId.STOPPING, LATER, LATER)
+    replies = [action for action in turn.close(LATER) if isinstance(action, PostReply)]
+    assert replies == [PostReply(1, PhaseFinished(PhaseId.STOPPING, turn.current(LATER)[1], LATER - BEGAN))]
+
+
+def test_a_stop_tells_its_only_phase_in_the_verdict() -> None:
+    turn = turn_of(Verb.STOP)
+    turn.begin_phase(PhaseId.STOPPING, BEGAN, LATER)
+    turn.end_phase(PhaseId.STOPPING, LATER, LATER)
+    assert not [action for action in turn.close(LATER) if isinstance(action, PostReply)]
+
+
+def test_phases_that_are_closed_for_want_of_a_line_are_not_told() -> None:
+    turn = turn_of()
+    turn.begin_phase(PhaseId.PROCESS, BEGAN, BEGAN)
+    turn.close_phases(LATER)
+    assert turn.tracker.phases()[0].ended == LATER
+    assert not [action for action in turn.close(LATER) if isinstance(action, PostReply)]
+
+
+def test_progress_ends_a_stall_that_was_told_and_no_other() -> None:
+    turn = turn_of()
+    turn.progress("a line", LATER)
+    assert turn.close(LATER) == []
+    turn.state.silence.stalled = turn.state.silence.told = True
+    turn.progress("another line", LATER + timedelta(seconds=90))
+    reply = turn.close(LATER)[-1]
+    assert isinstance(reply, PostReply)
+    assert isinstance(reply.reply, MovedAgain)
+    assert (reply.reply.silent, reply.reply.sign) == (timedelta(seconds=90), "another line")
+    assert not turn.state.silence.stalled
+
+
+def test_a_run_that_is_forgotten_leaves_a_tracker_the_state_knows() -> None:
+    turn = turn_of()
+    turn.begin_phase(PhaseId.PROCESS, BEGAN, BEGAN)
+    turn.forget_run()
+    assert turn.tracker.phases() == ()
+    turn.begin_phase(PhaseId.WEIGHTS, BEGAN, BEGAN)
+    assert turn.state.tracker.spans.records[0].phase is PhaseId.WEIGHTS

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from bot.core.actions import Mark, Pace
+from bot.core.baseline import Usual
+from bot.core.events import HostLost, Member, PhaseId, Role, Verb, VerbSent
+from bot.core.startup_view import host_of, unit_of
+from tests.support.startup_runs import BEGAN, MEMBER, OLD, OTHER, RUNNING, Run, make_plan
+
+USUAL = Usual(
+    {
+        "stopping": (12.0,),
+        "process": (9.0,),
+        "distributed": (20.0,),
+        "weights": (300.0,),
+        "memory": (5.0,),
+        "graphs": (45.0,),
+        "weights/draft": (6.0,),
+        "smoke": (2.0,),
+        "whole": (450.0,),
+    }
+)
+
+
+def marks(run: Run) -> dict[str, Mark]:
+    view = run.startup.view(run.now)
+    return {each.phase + ("/draft" if each.role is Role.DRAFT else ""): each.mark for each in view.phases}
+
+
+def test_members_name_host_and_unit() -> None:
+    assert (host_of(MEMBER), unit_of(MEMBER)) == ("llm-two", "sglang-kimi.service")
+    assert host_of(Member("alone")) == "alone"
+
+
+@pytest.mark.parametrize(
+    ("verb", "phase"),
+    [
+        (Verb.RESTART, PhaseId.STOPPING),
+        (Verb.STOP, PhaseId.STOPPING),
+        (Verb.START, PhaseId.PROCESS),
+        (Verb.WATCH, PhaseId.PROCESS),
+    ],
+)
+def test_before_anything_is_known(verb: Verb, phase: PhaseId) -> None:
+    run = Run(make_plan(verb=verb))
+    run.begin()
+    run.pass_time(4)
+    view = run.startup.view(run.now)
+    assert (view.phase, view.in_phase, view.elapsed) == (phase, timedelta(seconds=4), timedelta(seconds=4))
+    assert [each.phase for each in view.phases if each.mark is Mark.NOW] == [phase]
+    assert view.hosts == ("llm-two",)
+
+
+def test_a_stop_has_nothing_ahead() -> None:
+    run = Run(make_plan(verb=Verb.STOP))
+    run.begin()
+    assert marks(run) == {"stopping": Mark.NOW}
+
+
+def test_phases_ahead_are_those_of_the_engine_before_the_first_healthy_start() -> None:
+    run = Run()
+    run.begin()
+    shown = marks(run)
+    assert list(shown) == [
+        "stopping",
+        "process",
+        "distributed",
+        "weights",
+        "memory",
+        "graphs",
+        "server",
+        "warmup",
+        "smoke",
+    ]
+    assert set(shown.values()) == {Mark.NOW, Mark.AHEAD}
+
+
+def test_phases_ahead_are_the_usual_ones_afterwards() -> None:
+    run = Run(make_plan(usual=USUAL))
+    run.start_process()
+    assert marks(run) == {
+        "stopping": Mark.DONE,
+        "process": Mark.NOW,
+        "distributed": Mark.AHEAD,
+        "weights": Mark.AHEAD,
+        "memory": Mark.AHEAD,
+        "graphs": Mark.AHEAD,
+        "weights/draft": Mark.AHEAD,
+        "smoke": Mark.AHEAD,
+    }
+
+
+def test_a_phase_without_a_line_is_not_ahead_for_ever() -> None:
+    run = Run()
+    run.start_process()
+    run.say("Capture cuda graph begin. This can take up to several minutes.", rank="TP0")
+    assert "memory" not in marks(run)
+    assert marks(run)["graphs"] is Mark.NOW
+
+
+def test_a_smoke_test_that_is_not_wanted_is_not_ahead() -> None:
+    run = Run(make_plan(smoke=False))
+    run.begin()
+    assert "smoke" not in marks(run)
+
+
+def test_the_estimate_is_what_is_left_here_and_the_usual_of_what_is_ahead() -> None:
+    run = Run(make_plan(usual=USUAL))
+    run.start_process()
+    for rank in ("TP0", "TP1"):
+        run.say("Load weight begin. avail mem=78.50 GB", rank=rank)
+    run.wait(60)
+    ahead = timedelta(seconds=5 + 45 + 6 + 2)
+    assert run.startup.view(run.now).eta == timedelta(seconds=240) + ahead
+    bar = "Loading safetensors checkpoint shards:  25% Completed | 16/64 [00:11<00:14,  2.45it/s]"
+    run.say(bar, stamped=False)
+    assert run.startup.view(run.now).eta == timedelta(seconds=180) + ahead
+    full = "Loading safetensors checkpoint shards: 100% Completed | 64/64 [00:11<00:00,  2.45it/s]"
+    run.say(full, stamped=False)
+    assert run.startup.view(run.now).eta == timedelta(seconds=240) + ahead
+
+
+def test_no_estimate_without_a_baseline() -> None:
+    run = Run()
+    run.start_process()
+    assert run.startup.view(run.now).eta is None
+
+
+def test_slow_is_beyond_the_usual_while_it_still_moves() -> None:
+    run = Run(make_plan(usual=Usual({"weights": (10.0,), "whole": (60.0,)})))
+    run.start_process()
+    run.say("Load weight begin. avail mem=78.50 GB", rank="TP0")
+    run.wait(30)
+    view = run.startup.view(run.now)
+    assert (view.pace, view.usual_phase) == (Pace.SLOW, timedelta(seconds=10))
+
+
+def test_the_last_sign_of_life() -> None:
+    run = Run()
+    run.begin()
+    assert run.startup.view(run.now).last_sign is None
+    run.start_process()
+    run.wait(12)
+    assert run.startup.view(run.now).last_sign == timedelta(seconds=12)
+
+
+def test_a_host_out_of_sight_is_named_with_its_reason() -> None:
+    run = Run()
+    run.start_process()
+    run.tell(HostLost(MEMBER, "link lost"))
+    run.wait(20)
+    assert run.startup.view(run.now).lost == "llm-two cannot be seen for 20s: link lost"
+
+
+def test_the_time_in_a_phase_is_the_hosts_when_a_watch_catches_up() -> None:
+    run = Run(make_plan(verb=Verb.WATCH, before={}))
+    began = BEGAN - timedelta(minutes=10)
+    run.begin()
+    run.observe(RUNNING, active_since=began)
+    for rank in ("TP0", "TP1"):
+        run.say("Load weight begin. avail mem=78.50 GB", rank=rank, at=began + timedelta(minutes=1))
+    view = run.startup.view(run.now)
+    assert view.phase is PhaseId.WEIGHTS
+    assert view.in_phase == timedelta(minutes=9)
+    assert view.elapsed == timedelta(minutes=10)
+
+
+def test_what_the_proof_waits_for_is_told_once_the_log_says_ready() -> None:
+    run = Run()
+    run.start_process()
+    run.load_weights()
+    run.open_server()
+    run.say("The server is fired up and ready to roll!")
+    run.observe(need_daemon_reload=True)
+    notes = run.startup.view(run.now).notes
+    assert notes[0] == "the engine says ready; waiting for /health (503)"
+    assert "daemon-reload" in notes[1]
+
+
+def test_ready_is_told_while_it_must_hold() -> None:
+    run = Run()
+    run.run_to_ready()
+    view = run.startup.view(run.now)
+    assert view.phase is PhaseId.READY
+    assert "must hold for 30s" in view.notes[0]
+    assert view.eta is None
+
+
+def test_several_members_are_several_hosts() -> None:
+    run = Run(make_plan(members=(MEMBER, OTHER), before={MEMBER: OLD, OTHER: OLD}))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    assert run.startup.view(run.now).hosts == ("llm-two", "llm-three")
