@@ -69,14 +69,14 @@ def _message_bytes(message: object, depth: int) -> bytes:
     if isinstance(message, bytes):  # of the export format
         return message
     if isinstance(message, str):
-        return message.encode("utf-8", "surrogatepass")
+        return message.encode("utf-8", "backslashreplace")
     if isinstance(message, list) and depth:
         try:
             return bytes(message)
         except (TypeError, ValueError):
             return b"\n".join(_message_bytes(value, depth - 1) for value in message)
     try:
-        return json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        return json.dumps(message, ensure_ascii=False).encode("utf-8", "backslashreplace")
     except (RecursionError, ValueError):
         return b"[no message]"
 

@@ -49,7 +49,6 @@ HELD_ENTRIES = 512  # entries for which an unfinished line or key is waited for
 LINE_MAX = 48 << 10  # journald's default
 STRIPPED = 64  # bytes; more blanks than that at a cut are not made good
 
-_UNFINISHED = {"line-max", "pid-change"}
 _decode = json.JSONDecoder().raw_decode
 
 _Stream = tuple[str | None, str | None]  # _STREAM_ID, _PID
@@ -61,10 +60,12 @@ class Position:
 
     journald 252 drops an entry with `--after-cursor`, so the entry of `cursor` itself is read again; a new
     Decoder that is told the position drops it, and repeats what it must of `seen` without giving it twice.
+    `over` are those of `seen` whose line was given unfinished, after long waiting: they begin no line again.
     """
 
     cursor: Cursor | None
     seen: tuple[Cursor, ...] = ()
+    over: tuple[Cursor, ...] = ()
 
 
 @dataclass(slots=True)
@@ -74,10 +75,13 @@ class _Unfinished:
     since: int  # number of its first entry
     entry: Entry  # the newest, for whoever must finish it without another
     cursor: Cursor | None
+    entries: list[Cursor] = field(default_factory=list)
     pieces: list[bytes] = field(default_factory=list)
     size: int = 0
 
     def add(self, piece: bytes) -> None:
+        if self.cursor is not None:
+            self.entries.append(self.cursor)
         self.pieces.append(piece)
         self.size += len(piece)
 
@@ -97,6 +101,7 @@ class Decoder:
         self._splitter = LineSplitter(ENTRY_MOST)
         self._resume = position.cursor if position else None
         self._given = dict.fromkeys(position.seen if position else ())
+        self._over = dict.fromkeys(position.over if position else ())
         self._last: Cursor | None = self._resume
         self._before: Cursor | None = None  # the entry before the last
         self._number = 0  # of the last entry
@@ -111,10 +116,10 @@ class Decoder:
         """Safe to resume from: nothing before it is unfinished."""
         held = self._held()
         if not held:
-            return Position(self._last, tuple(self._given))
+            return Position(self._last, tuple(self._given), tuple(self._over))
         begin = min(one.since for one in held) - self._trail_from
         again = [cursor for cursor in self._trail[begin + 1 :] if cursor is not None]
-        return Position(self._trail[begin], (*again, *self._given))
+        return Position(self._trail[begin], (*again, *self._given), tuple(self._over))
 
     def feed(self, data: bytes) -> list[LogLine]:
         lines: list[LogLine] = []
@@ -129,7 +134,7 @@ class Decoder:
         for stream in tuple(self._unfinished):
             lines += self._finish(stream)
         self._keys.clear()
-        self._trail.clear()
+        self._forget()
         return lines
 
     def take(self, entry: Entry) -> list[LogLine]:
@@ -144,7 +149,7 @@ class Decoder:
         self._number += 1
         if self._trail:
             self._trail.append(self._last)
-        lines = self._take(entry, self._last)
+        lines = [] if cursor in self._over else self._take(entry, self._last)
         if self._trail:
             lines += self._let_go()
         if self._given and cursor in self._given:
@@ -184,8 +189,9 @@ class Decoder:
         stream = (read_word(entry, "_STREAM_ID"), read_word(entry, "_PID"))
         unfinished = self._unfinished.get(stream)
         if unfinished is None:
-            if ending not in _UNFINISHED:
-                return self._lines(entry, cursor, stream, read_text(read_message(message)))
+            if ending not in ("line-max", "pid-change"):
+                lines = self._lines(entry, cursor, stream, read_text(read_message(message)))
+                return lines + self._end_stream(stream) if ending == "eof" else lines
             unfinished = self._unfinished[stream] = _Unfinished(self._hold(cursor), entry, cursor)
         unfinished.entry, unfinished.cursor = entry, cursor
         return self._add(stream, unfinished, ending)
@@ -201,7 +207,7 @@ class Decoder:
         if ending == "line-max" and LINE_MAX - STRIPPED <= len(piece) < LINE_MAX:
             piece = piece.ljust(LINE_MAX)  # journald strips the blanks before a cut
         unfinished.add(piece)
-        if ending not in _UNFINISHED:
+        if ending not in ("line-max", "pid-change"):
             lines = self._finish(stream)
             return lines + self._end_stream(stream) if ending == "eof" else lines
         lines = self._part(stream, unfinished) if unfinished.size > JOINED_MOST else []
@@ -244,6 +250,8 @@ class Decoder:
         elif key is None:
             self._keys[stream] = _OpenKey(self._hold(cursor) if since is None else since, block)
         else:
+            if block.lines == 0:  # it begins anew, and what came before it does not matter any more
+                key.since = self._hold(cursor) if since is None else since
             key.block = block
         parts = split_bar(masked_text) if "\r" in masked_text else (masked_text,)
         if len(parts) == 1:
@@ -300,17 +308,23 @@ class Decoder:
         """Ends what was waited for too long, and forgets the trail where nothing is held."""
         lines: list[LogLine] = []
         for stream in self._overdue(self._unfinished):
+            self._over.update(dict.fromkeys(self._unfinished[stream].entries))
             lines += self._finish(stream)
         for stream in self._overdue(self._keys):
             del self._keys[stream]
         held = self._held()
         if not held:
-            self._trail = []
+            self._forget()
         elif len(self._trail) > 2 * HELD_ENTRIES:
             oldest = min(one.since for one in held)
             del self._trail[: oldest - self._trail_from]
             self._trail_from = oldest
         return lines
+
+    def _forget(self) -> None:
+        self._trail = []
+        if not self._given:
+            self._over.clear()
 
     def _held(self) -> list[_Unfinished | _OpenKey]:
         return [*self._unfinished.values(), *self._keys.values()]

@@ -77,7 +77,7 @@ class Redactor:
         """As `redact_line`, the memory being the caller's: what it was before, and what it is after."""
         if block is None:
             masked, places = self.redact(text)
-            return masked, places, KeyBlock() if places and _opens(text) else None
+            return masked, places, KeyBlock() if _opens(text) else None
         end = KEY_END.search(text)
         inside = text[: end.start()] if end else text
         spans = _key_body(inside)

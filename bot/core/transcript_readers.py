@@ -186,7 +186,7 @@ class DockerJsonReader:
         text = entry.get("log") if isinstance(entry, dict) else None
         if not isinstance(text, str):
             return [Row(_text(raw))]
-        text = read_text(text.encode("utf-8", "surrogatepass"))
+        text = read_text(text.encode("utf-8", "backslashreplace"))
         at, stream = self._clock.read(str(entry.get("time"))), str(entry.get("stream"))
         row = Row(text.removesuffix("\n"), at, stream=stream)
         return self._joiner.join(row, whole=text.endswith("\n"))
