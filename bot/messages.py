@@ -7,6 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from bot.clients.records import FileNote, Outgoing
+from bot.core.answers import render_sentence
 from bot.core.render import render_reply, render_root
 from bot.core.words import name_doing, name_units
 
@@ -70,6 +71,19 @@ def reply_message(order: PostReply, view: StartupView, *, channel: ChannelId) ->
         text=message.text,
         blocks=message.blocks,
         broadcast=order.broadcast,
+    )
+
+
+def notice_message(sentence: str, *, operation: OperationId, channel: ChannelId) -> Outgoing:
+    """One last word in a thread, from outside its startup."""
+    message = render_sentence(sentence)
+    return Outgoing(
+        id=f"{operation}:notice",
+        thread=operation,
+        kind="reply",
+        channel=channel,
+        text=message.text,
+        blocks=message.blocks,
     )
 
 

@@ -29,7 +29,15 @@ from bot.core.startup import Startup
 from bot.core.startup_state import Plan, Sent, StartupState
 from bot.errors import CommandTimedOut, HostError, HostUnreachable, StoreUnavailable
 from bot.ground import Ground
-from bot.messages import Letter, describe_present, edit_message, name_file, reply_message, tail_letter
+from bot.messages import (
+    Letter,
+    describe_present,
+    edit_message,
+    name_file,
+    notice_message,
+    reply_message,
+    tail_letter,
+)
 from bot.sources import Inbox, Link
 from bot.tails import read_start
 
@@ -49,6 +57,10 @@ USUAL = TypeAdapter(Usual)
 _QUEUE = 256  # pieces; a host that talks faster than we think waits in its own journal
 _BATCH = 64
 _SAVE_EVERY = 5.0  # real seconds, where nothing but the journal's position changed
+OWN_FAULT = (
+    "Something broke inside kimi: it no longer watches this start, and the service is left as it is. "
+    "kimi's own log says what; `watch` takes it up again."
+)
 _STORE_RETRY = 1.0  # real seconds between attempts to save while Redis is away
 
 
@@ -93,6 +105,15 @@ class Running:
         if verdict is Verdict.FAILED:
             await self._upload(UploadTail(self.startup.state.sequence, "Whole log of this start:"))
         await self._close(Close(verdict))
+
+    async def give_up(self) -> None:
+        """After a fault of our own: say so, let the service go; the unit is left alone."""
+        operation = self.operation.operation
+        notice = notice_message(OWN_FAULT, operation=operation, channel=self.operation.channel)
+        update = {"closed": self.ground.clock.now(), "verdict": Verdict.UNWATCHED}
+        self.operation = self.operation.model_copy(update=update)
+        await self._until_stored(lambda: self.ground.store.finish(self.operation, [notice]))
+        self.ground.outbox.wake()
 
     def _follow(self, link: Link) -> asyncio.Task[None]:
         work = sources.follow_journal(link, self.inbox, redactor=self.ground.make_redactor())

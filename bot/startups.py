@@ -67,7 +67,7 @@ class Startups:
     async def request(self, request: Request) -> RequestAnswer:
         """Begin what a person asked for, or say why not. Raises StoreUnavailable; nothing was done then."""
         held = await self.held(request.service)
-        if held is not None and not (request.confirmed and request.verb is not Verb.WATCH):
+        if held is not None and request.over != held.operation:
             return Busy(held)
         links = self.ground.links(request.service)
         try:
@@ -218,7 +218,13 @@ class Startups:
     async def _run(self, running: Running) -> None:
         if not running.begun:
             await self._await_root(running.operation.operation)
-        await running.run()
+        try:
+            await running.run()
+        except Exception:
+            # A fault of ours must neither hold the service for ever nor let the thread fall silent.
+            log.exception("startup_broke", operation=running.operation.operation)
+            await running.give_up()
+            raise
 
     async def _await_root(self, operation: OperationId) -> None:
         """The thread stands before the unit is touched; a Slack that does not answer delays it, no more."""
@@ -344,6 +350,8 @@ def _refuse(request: Request, units: dict[Member, UnitState]) -> str | None:
     for member, unit in units.items():
         if unit.load == "masked":
             return f"{member} is masked: `systemctl unmask` it on the host first."
+        if unit.load != "loaded":
+            return f"{member}: systemd has no such unit ({unit.load}); mend `unit` in the configuration."
     down = all(unit.down for unit in units.values())
     match request.verb:
         case Verb.START if all(unit.active == "active" for unit in units.values()):

@@ -101,7 +101,7 @@ def read_command(press: Press) -> Command | None:
         return None
     asked = press.verb == "confirm"
     verb = _CONFIRMABLE.get(press.confirmed_verb) if asked else _PLAIN.get(press.verb)
-    return None if verb is None else Command(verb, press.service, reason=press.reason)
+    return None if verb is None else Command(verb, press.service, reason=press.reason, over=press.operation)
 
 
 def read_speaker(body: dict[str, Any]) -> Speaker:

@@ -173,7 +173,13 @@ class Dialogue:
                 await voice.tell(render_sentence(f"{told} `{service}`; the service is left alone."))
             case Word.RESTART | Word.START | Word.STOP | Word.WATCH:
                 request = Request(
-                    service, Verb(command.verb), speaker.user, command.reason, speaker.channel, confirmed
+                    service=service,
+                    verb=Verb(command.verb),
+                    by=speaker.user,
+                    reason=command.reason,
+                    channel=speaker.channel,
+                    confirmed=confirmed,
+                    over=command.over,
                 )
                 await self._request(request, voice)
             case _:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.core.actions import StartupView
-    from bot.core.events import ChannelId, ServiceName
+    from bot.core.events import ChannelId, OperationId, ServiceName
     from bot.core.request import Busy, Held, LastStartup, NeedsConfirmation, Request, Started, StatusView
 
 _MOST_STATUS = 12  # services in one answer
@@ -147,7 +147,8 @@ def render_busy(request: Request, busy: Busy, *, may_override: bool) -> Message:
         dialogue = confirm(
             f"{name} {request.service} anyway?", "The startup that is under way is given up.", name
         )
-        insist = button(f"{name} anyway", "confirm", pack_request(request), confirm=dialogue, style="danger")
+        value = pack_request(request, over=held.operation)
+        insist = button(f"{name} anyway", "confirm", value, confirm=dialogue, style="danger")
         blocks.append(actions(insist))
     return make_message(told, *blocks)
 
@@ -169,9 +170,9 @@ def render_confirmation(request: Request, needed: NeedsConfirmation) -> Message:
     return make_message(told, section(told), actions(yes, no))
 
 
-def pack_request(request: Request) -> str:
+def pack_request(request: Request, *, over: OperationId | None = None) -> str:
     """A button's value from which the handlers make the request again."""
-    return pack(s=request.service, v=request.verb, r=request.reason)
+    return pack(o=over, s=request.service, v=request.verb, r=request.reason)
 
 
 def render_status(views: Sequence[StatusView]) -> Message:

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher, get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from bot.core.events import ServiceName
+from bot.core.events import OperationId, ServiceName
 from bot.core.words import join_names
 from config.fields import parse_duration
 
@@ -38,13 +38,14 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`service` is None for `help`, and for `status` of all of them."""
+    """`service`: None for `help` and for `status` of all; `over`: the operation a button gives up."""
 
     verb: Word
     service: ServiceName | None = None
     reason: str = ""
     lines: int | None = None
     since: timedelta | None = None
+    over: OperationId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,10 @@ from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserI
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`confirmed`: the person was asked and said yes, or was shown what it costs before the press."""
+    """`confirmed`: the person was asked and said yes, or was shown what it costs before the press.
+
+    `over`: the operation that the yes gives up. Another one that has the service meanwhile was not meant.
+    """
 
     service: ServiceName
     verb: Verb
@@ -21,6 +24,7 @@ class Request:
     reason: str = ""
     channel: ChannelId | None = None
     confirmed: bool = False
+    over: OperationId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,23 @@ API_KEY = "sk-practice-4f1d20c9a7"  # the engine wants it, and prints it: no log
 class PracticeWorkspace:
     """Alice is an operator, Bob may look; they sit in one channel with the bot."""
 
-    def __init__(self, scenario: Scenario, *, speed: float, port: int = 0) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        speed: float,
+        port: int = 0,
+        service: dict[str, Any] | None = None,
+        host: dict[str, Any] | None = None,
+    ) -> None:
+        """`service` and `host` are keys of the configuration that differ from the practice's own."""
         self.clock = Clock(speed)
         self.slack = PracticeSlack()
+        self._changes = {"service": service or {}, "host": host or {}}
         self.host = PracticeHost(self.clock, scenario, api_key=API_KEY)
         self._port = port
         self._stack = AsyncExitStack()
+        self.redis_url = ""
         self.app: App | None = None
 
     async def start(self) -> App:
@@ -50,12 +61,17 @@ class PracticeWorkspace:
         await self.slack.start(self._port)
         self._stack.push_async_callback(self.host.stop)
         await self.host.start()
+        self.redis_url = redis_url
+        return await self.start_app()
+
+    async def start_app(self) -> App:
+        """The bot itself; again after `app.close()`, as a new process would."""
         settings = Settings(
             bot_token=SecretStr(self.slack.bot_token),
             app_token=SecretStr(self.slack.app_token),
             signing_secret=SecretStr(self.slack.signing_secret),
             slack_api_url=self.slack.api_url,
-            redis_url=redis_url,
+            redis_url=self.redis_url,
         )
         environ = {"PRACTICE_API_KEY": API_KEY}
         self.app = App(self.configuration(), settings, environ=environ, clock=self.clock)
@@ -85,8 +101,8 @@ class PracticeWorkspace:
             "default_service": SERVICE,
             "slack": {"channel": CHANNEL},
             "access": {"operators": [ALICE, ONCALL], "channels": [CHANNEL]},
-            "hosts": {"llm-two": host},
-            "services": {SERVICE: self._service()},
+            "hosts": {"llm-two": host | self._changes["host"]},
+            "services": {SERVICE: self._service() | self._changes["service"]},
         }
         return parse_configuration(raw, source="practice workspace")
 
@@ -100,5 +116,5 @@ class PracticeWorkspace:
             "api_key_env": "PRACTICE_API_KEY",
             "ranks": self.host.scenario.ranks,
             "smoke": {"prompt": "Write quicksort in Python.", "tool_call": True, "reasoning": True},
-            "patience": {"weights": "5m", "graphs": "5m"},
+            "patience": {"weights": "15m", "graphs": "5m"},
         }

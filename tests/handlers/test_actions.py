@@ -78,7 +78,8 @@ async def test_restart_and_stop_from_a_stall_have_asked_already(room: Room, butt
     assert (await room.slack.press(ALICE, OPS, ts, button, accept_confirm=False)).error == "cancelled"
     await room.slack.press(ALICE, OPS, ts, button)
     await room.whisper(ALICE)
-    assert room.startups.requests == [Request(KIMI, verb, UserId(ALICE), "", ChannelId(OPS), confirmed=True)]
+    asked = Request(KIMI, verb, UserId(ALICE), "", ChannelId(OPS), confirmed=True, over=OperationId("op1"))
+    assert room.startups.requests == [asked]
 
 
 async def test_who_may_not_presses_in_vain(room: Room) -> None:

@@ -102,7 +102,12 @@ def test_busy_says_who_since_when_and_where() -> None:
         "<https://slack.example/p1|see its thread>. Nothing was done."
     )
     assert labels(message) == ["Restart anyway"]
-    assert button_values(message)["kimi:confirm"] == {"s": KIMI, "v": "restart", "r": "new <parser>"}
+    assert button_values(message)["kimi:confirm"] == {
+        "o": "op1",
+        "s": KIMI,
+        "v": "restart",
+        "r": "new <parser>",
+    }
     assert labels(render_busy(REQUEST, Busy(HELD), may_override=False)) == []
 
 
@@ -111,7 +116,11 @@ def test_a_confirmation_carries_the_request() -> None:
     assert_sendable(message)
     assert message.text == "Restart `kimi-k2.5`? It answers requests at present."
     assert labels(message) == ["Restart", "Cancel"]
-    assert button_values(message)["kimi:confirm"] == {"s": KIMI, "v": "restart", "r": "new <parser>"}
+    assert button_values(message)["kimi:confirm"] == {
+        "s": KIMI,
+        "v": "restart",
+        "r": "new <parser>",
+    }
 
 
 def test_started_leads_to_the_thread() -> None:

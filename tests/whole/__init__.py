@@ -1,0 +1,1 @@
+"""The whole bot against the practice workspace: command, thread, verdict."""

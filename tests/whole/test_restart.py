@@ -1,0 +1,130 @@
+"""`/kimi restart`, from the words typed to the verdict, in every scenario."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bot.practice.workspace import ALICE, API_KEY, BOB, CHANNEL
+from tests.support.practice import practise
+
+
+async def test_a_healthy_start_is_told_phase_by_phase_and_proven() -> None:
+    async with practise("healthy") as practice:
+        root = await practice.begin("restart kimi-k2.5 new tool-call parser")
+        operation = await practice.verdict()
+        assert operation.verdict == "healthy"
+        assert practice.orders() == ["restart"]
+        *phases, verdict = practice.replies(root)
+        told = [re.split(r" (?:in|after) ", line)[0] for line in phases]
+        assert told[:3] == ["Old process stopped", "Process started", "Ranks connected"]
+        assert told.index("Weights loaded") < told.index("CUDA graphs captured")
+        assert "Draft model: weights loaded" in told
+        assert "healthy" in verdict
+        assert "kimi-k2.5" in verdict
+        assert not any("healthy" in line or "failed" in line for line in phases)
+        final = practice.thread(root)[0]
+        assert "new tool-call parser" in final.plain
+        assert "healthy" in final.plain
+        assert len(practice.roots()) == 1
+        assert await practice.app.startups.held(operation.service) is None
+
+
+async def test_the_second_start_knows_what_is_usual() -> None:
+    async with practise("healthy", speed=120) as practice:
+        await practice.begin()
+        first = await practice.verdict()
+        root = await practice.begin()
+        second = await practice.verdict()
+        assert second.operation != first.operation
+        assert second.verdict == "healthy"
+        weights = next(line for line in practice.replies(root) if line.startswith("Weights"))
+        assert re.search(r"usual \dm", weights)
+
+
+async def test_progress_stands_in_the_root_while_weights_load() -> None:
+    async with practise("healthy") as practice:
+        root = await practice.begin()
+        await practice.until(
+            lambda _: re.search(r"\b[1-9]\d? of 64 shards", practice.thread(root)[0].plain), within=30
+        )
+        await practice.type("unwatch")
+        assert (await practice.verdict()).verdict == "unwatched"
+
+
+@pytest.mark.parametrize("scenario", ["new-bar", "straggler", "slow"])
+async def test_a_start_that_takes_its_time_ends_healthy(scenario: str) -> None:
+    async with practise(scenario, speed=120) as practice:
+        root = await practice.begin()
+        assert (await practice.verdict()).verdict == "healthy"
+        replies = practice.replies(root)
+        assert not any("stalled" in line for line in replies)
+        if scenario == "straggler":
+            assert "TP5" in next(line for line in replies if line.startswith("Weights"))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "phase", "cause"),
+    [
+        ("oom-in-weights", "loading weights", r"(?i)out of (GPU )?memory"),
+        ("crash-on-first-request", r"smoke|warm", r"(?i)exception|error|died|killed"),
+        ("port-in-use", r"", r"(?i)address already in use|port"),
+        ("crash-loop", r"weights", r"(?i)again|loop|starts it"),
+    ],
+)
+async def test_a_start_that_fails_says_where_and_why_with_the_whole_log(
+    scenario: str, phase: str, cause: str
+) -> None:
+    async with practise(scenario, speed=90) as practice:
+        root = await practice.begin()
+        operation = await practice.verdict()
+        assert operation.verdict == "failed"
+        verdict = next(message for message in practice.thread(root) if "failed" in message.plain)
+        verdict = next(m for m in practice.thread(root)[1:] if "failed" in m.plain)
+        assert verdict.broadcast
+        assert re.search(phase, verdict.plain)
+        assert re.search(cause, verdict.plain)
+        [tail] = [file for file in practice.slack.files.values() if file.thread_ts == root.ts]
+        assert b"server_args" in tail.content
+        assert API_KEY.encode() not in tail.content
+        assert re.search(r"\d+ secrets? masked", practice.thread(root)[-1].plain)
+        assert "failed" in practice.thread(root)[0].plain
+        assert await practice.app.startups.held(operation.service) is None
+
+
+async def test_a_stall_is_told_once_with_the_whole_log_and_may_be_waited_for() -> None:
+    async with practise("stall-in-graphs", speed=120) as practice:
+        root = await practice.begin()
+        stall = await practice.reply(root, "stalled")
+        await practice.until(lambda slack: slack.files)
+        [tail] = practice.slack.files.values()
+        assert b"Capture cuda graph begin" in tail.content
+        assert "TP0" in stall.plain
+        await practice.slack.press(ALICE, CHANNEL, stall.ts, "kimi:wait")
+        await practice.reply(root, "<@U0ALICE>")
+        outcome = await practice.slack.press(ALICE, CHANNEL, stall.ts, "kimi:stop")
+        assert outcome.acknowledged
+        await practice.until(lambda _: len(practice.roots()) > 1)
+        assert (await practice.verdict()).verdict == "stopped"
+        assert sum("stalled" in line for line in practice.replies(root)) == 1
+        assert practice.orders() == ["restart", "stop"]
+
+
+async def test_a_second_restart_is_told_who_since_when_and_where() -> None:
+    async with practise("healthy") as practice:
+        root = await practice.begin()
+        await practice.reply(root, "Ranks connected")
+        answer = await practice.ask("restart kimi-k2.5")
+        assert "<@U0ALICE>" in answer
+        assert root.ts.replace(".", "") in answer
+        assert "Nothing was done" in answer
+        assert practice.orders() == ["restart"]
+
+
+async def test_who_may_only_look_is_told_so_privately() -> None:
+    async with practise("healthy") as practice:
+        answer = await practice.ask("restart kimi-k2.5", user=BOB)
+        assert "<!subteam^S0ONCALL>" in answer
+        assert practice.roots() == []
+        assert practice.orders() == []
