@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _FATAL = "the engine reported an error that it does not survive"
 _ANEW = "another start of the unit took the place of this one"
+_FORCED = "The old process did not end in time: systemd killed it"
 _LAST_LINES = 8
 _LINE_LENGTH = 300
 
@@ -139,10 +140,10 @@ def take_facts(turn: Turn, name: Member, facts: list[Fact], now: datetime) -> No
             case StopSeen():
                 _take_stop(turn, fact.at or host_now(turn.state, now), now)
             case StopForced():
-                turn.say(Noticed("The old process did not end in time: systemd kills it."))
+                turn.state.notes.append(_FORCED)
+                turn.say(Noticed(f"{_FORCED}."))
             case StopDone():
-                if all(member.sent is Sent.SETTLED for member in turn.state.members.values()):
-                    finish(turn, Verdict.STOPPED, now)
+                _take_stopped(turn, now)
             case Fell():
                 take_fall(turn, fact, name=name, now=now)
             case Hopeless():
@@ -154,6 +155,16 @@ def take_facts(turn: Turn, name: Member, facts: list[Fact], now: datetime) -> No
 def _take_stop(turn: Turn, at: datetime, now: datetime) -> None:
     if all(record.phase is not PhaseId.STOPPING for record in turn.tracker.phases()):
         turn.begin_phase(PhaseId.STOPPING, at, now)
+
+
+def _take_stopped(turn: Turn, now: datetime) -> None:
+    members = turn.state.members
+    if any(member.sent is not Sent.SETTLED for member in members.values()):
+        return
+    units = [member.unit for member in members.values() if member.unit is not None]
+    results = dict.fromkeys(unit.result for unit in units if unit.active == "failed")
+    turn.state.notes.extend(f"systemd says failed ({result})" for result in results)
+    finish(turn, Verdict.STOPPED, now)
 
 
 def _take_start(turn: Turn, fact: StartSeen, now: datetime) -> None:

@@ -42,10 +42,9 @@ def take_ready(turn: Turn, at: datetime, now: datetime) -> None:
 
 
 def probe(turn: Turn, now: datetime, *, every: timedelta = timedelta()) -> None:
-    """Order a probe, unless one is out or the last was ordered or answered less than `every` ago."""
+    """Order a probe, unless one is out or the last was ordered less than `every` ago."""
     proof = turn.state.proof
-    last = proof.asked if proof.out else max(filter(None, (proof.asked, proof.answered)), default=None)
-    if last is not None and now - last < (PROBE_LOST if proof.out else every):
+    if proof.asked is not None and now - proof.asked < (PROBE_LOST if proof.out else every):
         return
     proof.asked, proof.out = now, True
     turn.order(ProbeNow())
@@ -95,7 +94,8 @@ def check_ready(turn: Turn, now: datetime) -> None:
     if turn.is_over:
         return
     if proof.since is not None:
-        probe(turn, now, every=HOLD_EVERY)
+        if proof.answered is None or now - proof.answered >= HOLD_EVERY:
+            probe(turn, now, every=HOLD_EVERY)
     elif _is_near(turn):
         probe(turn, now, every=PROBE_EVERY)
 

@@ -99,7 +99,6 @@ class MemberState:
     exit: str | None = None  # systemd's words: "killed, status=9/KILL"
     result: str | None = None  # "signal", "exit-code", "oom-kill", …
     stopping: bool = False  # a stop of the watched start was asked for, and not by us
-    forced: bool = False  # systemd had to kill the old process
     lost: str | None = None
     lost_since: datetime | None = None
     lost_told: bool = False

@@ -81,12 +81,16 @@ def _took(scene: Scene, record: PhaseRecord) -> timedelta:
 
 
 def elapsed(scene: Scene) -> timedelta:
-    """Since the command; of a watch, since the process that is watched began, until it said ready."""
-    process = record_of(scene, PhaseId.PROCESS, Role.TARGET)
-    if scene.plan.verb is Verb.WATCH and process is not None:
-        until = scene.state.proof.said_on_host or host_now(scene.state, _end(scene))
-        return max(until - process.began, timedelta())
-    return max(_end(scene) - scene.plan.began, timedelta())
+    """Since the command; of a watch, since the process that is watched began, until it said ready.
+
+    A watch that finds a service ready whose log no longer tells when it became so, tells its own time.
+    """
+    process, proof = record_of(scene, PhaseId.PROCESS, Role.TARGET), scene.state.proof
+    late = proof.smoke_asked is not None or proof.since is not None
+    if scene.plan.verb is not Verb.WATCH or process is None or (late and proof.said is None):
+        return max(_end(scene) - scene.plan.began, timedelta())
+    until = proof.said_on_host or host_now(scene.state, _end(scene))
+    return max(until - process.began, timedelta())
 
 
 def view_of(scene: Scene) -> StartupView:

@@ -97,6 +97,7 @@ class Run:
     rewritten: bool = False  # save and restore the state before each event
     now: datetime = BEGAN
     actions: list[Action] = field(default_factory=list)
+    events: list[tuple[Event, datetime]] = field(default_factory=list)  # all that was told, and when
     startup: Startup = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,6 +115,7 @@ class Run:
         self.startup = Startup(self.plan, self.engine, STATE.validate_json(text))
 
     def tell(self, event: Event) -> list[Action]:
+        self.events.append((event, self.now))
         if self.rewritten:
             self.restore()
         return self._carry_out(self.startup.handle(event, self.now))

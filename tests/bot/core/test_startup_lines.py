@@ -49,7 +49,7 @@ def test_a_process_that_had_to_be_killed_is_told() -> None:
     run.begin()
     run.tell(VerbSent(MEMBER))
     run.systemd("sglang-kimi.service: State 'stop-sigterm' timed out. Killing.", invocation=OLD)
-    assert "systemd kills it" in run.replies(Noticed)[0].sentence
+    assert "systemd killed it" in run.replies(Noticed)[0].sentence
 
 
 def test_a_run_begun_just_before_the_verb_leaves_nothing_behind() -> None:

@@ -71,7 +71,7 @@ def test_the_engine_is_asked_about_every_second_until_it_answers_and_never_twice
     run.answer = WARMING
     run.tell(ProbeAnswered(CLOSED))
     run.wait(10)
-    assert len(run.orders(ProbeNow)) == 11
+    assert len(run.orders(ProbeNow)) == 12
     run.answer = UP
     run.wait_for_verdict()
     assert run.startup.verdict is Verdict.HEALTHY
