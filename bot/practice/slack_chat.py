@@ -116,8 +116,9 @@ class Chat:
         check_content(text, blocks, call.values.get("attachments"))
         check_update_text(text)
         check_same_types(message.blocks, blocks)
-        metadata = read_metadata(call.structure("metadata", broken="invalid_metadata_format"))
-        message.metadata = metadata or message.metadata
+        if "metadata" in call:  # left out: kept; {}: removed
+            given = call.structure("metadata", broken="invalid_metadata_format")
+            message.metadata = read_metadata(given or None)
         self._workspace.edit(message, text, name_blocks(blocks))
         shown = show_message(message, self._workspace, metadata=True)
         return {"channel": channel.id, "ts": message.ts, "text": message.text, "message": shown}

@@ -218,8 +218,11 @@ class People:
         return self._workspace.post(message)
 
     async def _mention(self, message: PostedMessage) -> CommandOutcome:
-        """Slack tells an app of mentions only where it is a member."""
-        if not self._workspace.channels[message.channel].joined:
+        """Slack tells an app of mentions only where it is a member, and of none in a DM."""
+        channel = self._workspace.channels[message.channel]
+        if channel.person is not None:
+            return CommandOutcome(acknowledged=True, seconds=0, ts=message.ts)
+        if not channel.joined:
             return _refused("not_in_channel", message.ts)
         return await self._tell(payloads.app_mention(self._workspace, message), message.ts)
 

@@ -19,10 +19,11 @@ export function ask(dialog, confirm, names) {
       words(confirm.text, names),
       element("div", "choices", no, yes),
     );
-    let answer = false;
-    no.addEventListener("click", () => dialog.close());
-    yes.addEventListener("click", () => { answer = true; dialog.close(); });
-    dialog.addEventListener("close", () => resolve(answer), { once: true });
+    // Not by the close event: it fires later, when the next question may already be open.
+    const end = (answer) => { dialog.close(); resolve(answer); };
+    no.addEventListener("click", () => end(false));
+    yes.addEventListener("click", () => end(true));
+    dialog.oncancel = (event) => { event.preventDefault(); end(false); };
     dialog.showModal();
   });
 }

@@ -168,7 +168,7 @@ function draw() {
   const home = state.channel === HOME;
   document.body.classList.toggle("at-home", home);
   document.body.classList.toggle("in-thread", Boolean(state.thread));
-  find(".bar .title").textContent = home ? "kimi" : `# ${state.names.channels[state.channel] ?? ""}`;
+  find(".bar .title").textContent = home ? "kimi" : channelLabel(state.channels.find((channel) => channel.id === state.channel) ?? { name: "" });
   if (home) drawHome();
   else drawLog(find(".messages"), roots, false);
   find(".messages").classList.toggle("empty", !home && !roots.length);
@@ -190,11 +190,16 @@ function drawHome() {
   find(".messages").replaceChildren(element("div", "blocks", ...blocks));
 }
 
+function channelLabel(channel) {
+  if (channel.person) return `@ ${state.names.users[state.bot]}`;
+  return `# ${channel.name}${channel.private ? " (private)" : ""}`;
+}
+
 function drawSide(people) {
   const who = find(".user");
   who.replaceChildren(...people.map((id) => new Option(state.names.users[id], id)));
   who.value = state.user;
-  const places = [...state.channels.map((channel) => [channel.id, `${channel.person ? "@" : "#"} ${channel.name}${channel.private && !channel.person ? " (private)" : ""}`]), [HOME, "⌂ kimi Home"]];
+  const places = [...state.channels.map((channel) => [channel.id, channelLabel(channel)]), [HOME, "⌂ kimi Home"]];
   find(".channels").replaceChildren(...places.map(([id, label]) => {
     const made = element("button", id === state.channel ? "here" : "", label);
     made.type = "button";

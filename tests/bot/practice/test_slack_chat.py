@@ -116,6 +116,8 @@ async def test_an_edit_without_blocks_removes_them() -> None:
         await client.chat_update(channel=OPS, ts=ts, text="plain")
         (message,) = slack.channel_messages(OPS)
         assert (message.text, message.blocks, message.metadata) == ("plain", (), METADATA)
+        await client.chat_update(channel=OPS, ts=ts, text="plain", metadata={})
+        assert message.metadata is None
 
 
 @pytest.mark.parametrize(

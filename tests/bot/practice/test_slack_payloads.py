@@ -36,6 +36,21 @@ def test_typed_text_is_escaped_and_its_names_resolved(typed: str, sent: str) -> 
     assert payloads.resolve(workspace(), typed) == sent
 
 
+def test_what_was_typed_becomes_rich_text() -> None:
+    text = payloads.resolve(workspace(), "@alice & @oncall see #llm-ops https://example.com/?a&b <now>")
+    (section,) = payloads.typed_block(text)["elements"]
+    assert section["elements"] == [
+        {"type": "user", "user_id": "U1"},
+        {"type": "text", "text": " & "},
+        {"type": "usergroup", "usergroup_id": "S1"},
+        {"type": "text", "text": " see "},
+        {"type": "channel", "channel_id": "C1"},
+        {"type": "text", "text": " "},
+        {"type": "link", "url": "https://example.com/?a&b"},
+        {"type": "text", "text": " <now>"},
+    ]
+
+
 @given(st.text())
 @settings(max_examples=100, deadline=None)
 def test_nothing_typed_opens_a_bracket_by_itself(typed: str) -> None:

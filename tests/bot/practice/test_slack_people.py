@@ -78,6 +78,14 @@ async def test_a_mention_where_the_bot_is_no_member_is_not_told() -> None:
         assert outcome.ts is not None
 
 
+async def test_a_mention_in_a_dm_is_no_app_mention() -> None:
+    async with practice_slack() as slack:
+        courier = slack.people.courier = Courier()
+        dm = slack.workspace.direct(ALICE).id
+        assert (await slack.mention(ALICE, dm, "status")).ts == slack.channel_messages(dm)[0].ts
+        assert courier.heard == []
+
+
 async def test_an_event_is_told_again_until_it_is_acknowledged() -> None:
     async with practice_slack() as slack:
         courier = slack.people.courier = Courier(False, False)
