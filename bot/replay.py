@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from bot.core.diagnosis import Cause, Suspects
 from bot.core.events import MAIN_RANK, LogLine, Member, Origin, PhaseId, Rank, Role
 from bot.core.findings import FailureSaid, PhaseBegan, PhaseRecord
+from bot.core.log_times import NOMINAL_YEAR
 from bot.core.phases import Tracker
 from bot.core.redact import Redactor
 from bot.core.transcript import Transcript
@@ -140,14 +141,13 @@ class _Reading:
         self._engine = engine
         self._start = _Start(Tracker(engine), Suspects(engine=engine))
         self._at = _NOWHEN
-        self._stamp = ""
         self._invocation: str | None = None
         self._lines = 0
         self._unrecognised = 0
 
     def take(self, line: LogLine) -> None:
         self._lines += not line.partial
-        self._tell_time(line)
+        self._at = line.at or self._at
         if line.origin is Origin.MANAGER:
             self._hear_manager(line.reading)
             return
@@ -173,17 +173,6 @@ class _Reading:
                 if view.rank == said.rank and not view.ended:
                     return view.phase, view.role
         return self._start.tracker.current()
-
-    # ---- time ---------------------------------------------------------------------------------------------
-
-    def _tell_time(self, line: LogLine) -> None:
-        if line.at is not None:
-            self._at = line.at
-            return
-        stamp = self._engine.reader.time_of(line.reading)
-        if stamp is not None and stamp != self._stamp:
-            self._stamp = stamp
-            self._at = _parse_time(stamp) or self._at
 
     # ---- several starts in one log ------------------------------------------------------------------------
 
@@ -277,19 +266,15 @@ def _is_failure(text: str, exited: re.Match[str] | None) -> bool:
     return _RESULT.search(text) is not None or "killed by the OOM killer" in text
 
 
-def _parse_time(stamp: str) -> datetime | None:
-    """The engine writes local time without a zone: taken as UTC, durations are what counts."""
-    try:
-        return datetime.fromisoformat(stamp.replace(",", ".")).replace(tzinfo=UTC)
-    except ValueError:
-        return None
-
-
 # ---- telling -------------------------------------------------------------------------------------------
 
 
 def _time_json(at: datetime | None) -> str | None:
-    return None if at is None or at == _NOWHEN else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return (
+        None
+        if at is None or at.year <= NOMINAL_YEAR
+        else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    )
 
 
 def _seconds(began: datetime, ended: datetime | None) -> float | None:

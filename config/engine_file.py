@@ -70,7 +70,10 @@ class Rule(Part):
     role: Literal["target", "draft"] | None = None  # where the words themselves tell the model
     fatal: bool = False  # of a failure: the engine does not survive it
     secondary: bool = False  # of a failure: it follows from another one
+    warning: bool = False  # of a failure: by itself it ends nothing
+    phase: PhaseName | None = None  # of a failure: where the words themselves tell it
     serving: bool = False  # of noise: only an engine that serves prints it
+    alone: bool = False  # of noise: tells the same in a log that begins with it
     other_node: bool = False  # counts only on a node that is not the first of several
     opens: bool = False  # of progress: shows that the phase is under way even if its begin was not seen
     oldest: bool = False  # of an end: the earliest round that is still open, not the latest
@@ -115,16 +118,16 @@ class PhaseRule(Part):
 class Prefix(Part):
     """How the engine marks its lines.
 
-    `stamp` is searched for near the beginning of a line, and has the groups `time` and `ranks`; `rank` finds
-    the single tags within `ranks`; `untagged` are other ways a line tells its rank (group `rank`), `tag` how
-    that rank is then called.
+    `stamp` is searched for near the beginning of a line, and has the group `ranks`; `rank` finds
+    the single tags within `ranks`; `has` names literals of which every stamped line holds one; `untagged` are
+    other ways a line tells its rank (group `rank`), `tag` how that rank is then called.
     """
 
     stamp: str
+    has: tuple[str, ...] = ("]",)
     rank: str
     untagged: tuple[str, ...] = ()
     tag: str = "rank{}"
-    times: tuple[str, ...] = ()  # other ways a line tells the time, group `time`
 
 
 class Arguments(Part):
@@ -133,6 +136,14 @@ class Arguments(Part):
     begin: tuple[Rule, ...] = ()
     sizes: dict[str, str] = {}  # name → pattern with one group
     no_graphs: str | None = None  # pattern that tells that no graphs will be captured
+
+
+class Frame(Part):
+    """A function that stands in tracebacks, and the phase in which it runs."""
+
+    function: str
+    phase: PhaseName
+    by: str
 
 
 class EngineFile(Part):
@@ -147,6 +158,7 @@ class EngineFile(Part):
     ready: tuple[Rule, ...]
     settled: tuple[Rule, ...] = ()  # all phases of that rank are over
     failure: tuple[Rule, ...] = ()
+    frame: tuple[Frame, ...] = ()
     noise: tuple[Rule, ...] = ()
     harmless: tuple[Rule, ...] = ()
 
@@ -162,6 +174,11 @@ class EngineFile(Part):
     def rule_of(self, phase: str) -> PhaseRule | None:
         """The phase's rule; None where this engine shows nothing of that phase."""
         return self.reader.by_phase.get(phase)
+
+    def phase_of_frame(self, text: str) -> str | None:
+        """The phase in which the function of a traceback's `File "…", line N, in NAME` runs."""
+        name = text.rpartition(" in ")[2]
+        return next((phase for pattern, phase in self.reader.frames if pattern.fullmatch(name)), None)
 
     def patience_of(self, phase: str) -> timedelta | None:
         rule = self.rule_of(phase)
@@ -202,29 +219,26 @@ class Reader:
         self.by_phase: dict[str, PhaseRule] = {phase.id: phase for phase in engine.phase}
         self.recognise = re.compile("|".join(f"(?:{each})" for each in engine.recognise) or "(?!)")
         self.stamp = re.compile(engine.prefix.stamp)
+        self._has = engine.prefix.has
         self.rank = re.compile(engine.prefix.rank)
         self.untagged = tuple(re.compile(each) for each in engine.prefix.untagged)
-        self.times = tuple(re.compile(each) for each in engine.prefix.times)
         self.sizes = {name: re.compile(each) for name, each in engine.arguments.sizes.items()}
+        self.frames = tuple((re.compile(each.function), each.phase) for each in engine.frame)
         self._starts = tuple(re.compile(each.line) for each in engine.arguments.begin if each.line)
         self.no_graphs = re.compile(engine.arguments.no_graphs or "(?!)")
 
-    def time_of(self, reading: str) -> str | None:
-        """The time a line tells of itself, as it is written there."""
-        match = self.stamp.search(reading, 0, LOOK) if "]" in reading else None
-        if match is not None:
-            return match["time"]
-        for pattern in self.times:
-            match = pattern.match(reading)
-            if match is not None:
-                return match["time"]
+    def find_stamp(self, reading: str) -> re.Match[str] | None:
+        """The engine's own prefix, where the line has it."""
+        for literal in self._has:
+            if literal in reading:
+                return self.stamp.search(reading, 0, LOOK)
         return None
 
     def starts(self, reading: str) -> bool:
         """Whether the line prints the arguments of a new start."""
         if not self._starts:
             return False
-        match = self.stamp.search(reading, 0, LOOK)
+        match = self.find_stamp(reading)
         at = match.end() if match else 0
         return any(pattern.match(reading, at) for pattern in self._starts)
 

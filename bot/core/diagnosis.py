@@ -49,6 +49,7 @@ class Suspect:
     fatal: bool = False
     secondary: bool = False
     survived: bool = False
+    warning: bool = False
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class Trace:
     announced: bool = False  # the suspect so far is only the line that announced the traceback
     frame: str = ""  # the innermost so far
     uncaught: bool = False  # its outermost frame is where a process begins
+    phase: PhaseId | None = None  # in which the functions in it run
     rest: int = 0  # how many lines of a long message may still belong to it
 
 
@@ -142,6 +144,8 @@ class Suspects:
         if text.startswith("File "):
             trace.uncaught = trace.uncaught or (not trace.frame and _OUTERMOST.search(text) is not None)
             trace.frame = text
+            phase = self._engine.phase_of_frame(text) if self._engine is not None else None
+            trace.phase = PhaseId(phase) if phase else trace.phase
 
     def _accuse(
         self, said: FailureSaid, process: str, *, announces: bool, where: tuple[PhaseId, Role]
@@ -165,10 +169,13 @@ class Suspects:
             suspect = self.state.suspects[trace.suspect]
             suspect.lines.insert(0, said.text[:_LONGEST])
             suspect.secondary = said.secondary
+            suspect.phase = said.phase or suspect.phase
         else:
             self._add_line(trace.suspect, said.text)
         if first and trace.frame:
             self._add_line(trace.suspect, trace.frame)
+        if self.state.suspects[trace.suspect].phase is PhaseId.PROCESS and trace.phase is not None:
+            self.state.suspects[trace.suspect].phase = trace.phase  # the log shows no phases of its own
         trace.awaiting = trace.chained = trace.announced = False
         trace.rest = 3
 
@@ -180,9 +187,10 @@ class Suspects:
             for trace in self.state.traces.values():
                 if trace.suspect is not None and trace.suspect > _MOST_SUSPECTS // 2:
                     trace.suspect -= 1
-        self.state.suspects.append(
-            Suspect(said.rank, *where, [said.text[:_LONGEST]], fatal=said.fatal, secondary=said.secondary)
-        )
+        phase, role = where
+        suspect = Suspect(said.rank, said.phase or phase, role, [said.text[:_LONGEST]])
+        suspect.fatal, suspect.secondary, suspect.warning = said.fatal, said.secondary, said.warning
+        self.state.suspects.append(suspect)
         return len(self.state.suspects) - 1
 
     def _add_line(self, index: int, text: str) -> None:
@@ -204,7 +212,7 @@ class Suspects:
     @property
     def is_likely(self) -> bool:
         """Something failed and nothing moved since."""
-        return any(not suspect.survived for suspect in self.state.suspects)
+        return any(not (suspect.survived or suspect.warning) for suspect in self.state.suspects)
 
     def root(self) -> Suspect | None:
         """The earliest failure that follows from no other; survived ones only for want of better."""

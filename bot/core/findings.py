@@ -62,12 +62,17 @@ class ReadySaid:
 
 @dataclass(frozen=True, slots=True)
 class FailureSaid:
-    """`fatal`: the engine does not survive it. `secondary`: it follows from another failure."""
+    """`fatal`: the engine does not survive it. `secondary`: it follows from another failure.
+
+    `warning`: it is no failure by itself. `phase`: the one that the words themselves tell.
+    """
 
     rank: Rank
     text: str
     fatal: bool
     secondary: bool
+    warning: bool = False
+    phase: PhaseId | None = None
 
 
 @dataclass(frozen=True, slots=True)

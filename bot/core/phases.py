@@ -84,7 +84,7 @@ class Tracker:
             case Kind.HARMLESS:
                 return
             case Kind.FAILURE:
-                scene.found.append(FailureSaid(scene.rank, said.text, hit.rule.fatal, hit.rule.secondary))
+                scene.found.append(_failure(hit, said, scene))
                 return
             case Kind.NOISE:
                 self._hear_noise(hit, scene)
@@ -118,11 +118,12 @@ class Tracker:
 
     def _hear_noise(self, hit: Hit, scene: _Scene) -> None:
         scene.found.append(NoiseRead())
-        if not hit.rule.serving or self.state.ready:
+        if self.state.ready or not (hit.rule.serving or hit.rule.alone):
             return
-        if all(record.phase is PhaseId.PROCESS for record in self.state.spans.records):
+        begun = any(record.phase is not PhaseId.PROCESS for record in self.state.spans.records)
+        if hit.rule.serving or not begun:
             self._present = None
-            self._say_ready(scene)  # the log starts amid its service
+            self._say_ready(scene)  # its own word for it is not in this log
 
     def _learn(self, arguments: str, scene: _Scene) -> None:
         reader = self.engine.reader
@@ -150,8 +151,8 @@ class Tracker:
         if index is None:
             self._close_finished(scene, settled=True)
             index = self._open(phase, role, scene)
+        self._prove(rule, scene)  # before it enters: "*" would prove this very phase over too
         spans.enter(index, rank, scene.at)
-        self._prove(rule, scene)
 
     def _role(self, rule: PhaseRule, rank: Rank) -> Role:
         """Whose phase it is, when the words do not tell: the first round is the target's."""
@@ -180,8 +181,12 @@ class Tracker:
         spans.prove_over(scene.rank, rule.ends, scene.at)
         for index in spans.open_records():
             record = spans.records[index]
-            if not record.ranks and record.phase in rule.ends:
+            if record.phase in rule.ends and (not record.ranks or self._is_once(record.phase)):
                 self._close(index, scene)
+
+    def _is_once(self, phase: PhaseId) -> bool:
+        rule = self.engine.rule_of(phase)
+        return rule is None or rule.ranks == "once"
 
     def _end(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
         spans, phase, rank = self.state.spans, PhaseId(rule.id), scene.rank
@@ -330,14 +335,14 @@ class Tracker:
             return None
         last = spans.records[spans.last]
         after = self._after(last.phase)
-        if after == PhaseId.GRAPHS and self.state.no_graphs:
+        while self.state.no_graphs and after in {PhaseId.COMPILE, PhaseId.GRAPHS}:
             after = self._after(after)
         if after is None:
             return last.phase, last.role
         first = spans.find(after, Role.TARGET) is None
         return after, Role.TARGET if first or not self._has_rounds(after) else last.role
 
-    def _after(self, phase: PhaseId) -> PhaseId | None:
+    def _after(self, phase: PhaseId | None) -> PhaseId | None:
         return next((PhaseId(rule.id) for rule in self.engine.phase if phase in rule.after), None)
 
     def _has_rounds(self, phase: PhaseId) -> bool:
@@ -376,6 +381,12 @@ class _Scene:
     rank: Rank
     member: Member
     at: datetime
+
+
+def _failure(hit: Hit, said: Said, scene: _Scene) -> FailureSaid:
+    rule = hit.rule
+    phase = PhaseId(rule.phase) if rule.phase else None
+    return FailureSaid(scene.rank, said.text, rule.fatal, rule.secondary, rule.warning, phase)
 
 
 def _rate(hit: Hit) -> float | None:

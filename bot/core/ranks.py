@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bot.core.events import MAIN_RANK, Member, Rank
-from config.engine_file import LOOK
 
 if TYPE_CHECKING:
     from config.engine_file import EngineFile
@@ -17,11 +16,10 @@ _NUMBER = re.compile(r"(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One thing said in a line: the engine's tag and time where it has them, and the text behind them."""
+    """One thing said in a line: the engine's tag where it has one, and the text behind it."""
 
     text: str
     tag: Rank | None = None
-    time: str | None = None
     stamped: bool = False
 
 
@@ -38,12 +36,12 @@ def read_parts(engine: EngineFile, reading: str) -> tuple[Said, ...]:
     if "\n" in reading:
         return tuple(part for each in reading.split("\n") for part in read_parts(engine, each))
     reader = engine.reader
-    match = reader.stamp.search(reading, 0, LOOK) if "]" in reading else None
+    match = reader.find_stamp(reading)
     if match is None:
         return (_unstamped(engine, reading),)
     tags = match["ranks"]
     tag = Rank(" ".join(reader.rank.findall(tags))) if tags else None
-    said = Said(reading[match.end() :], tag, match["time"], stamped=True)
+    said = Said(reading[match.end() :], tag, stamped=True)
     if match.start() and "%" in reading[: match.start()]:
         return (Said(reading[: match.start()]), said)
     return (said,)
@@ -55,10 +53,6 @@ def _unstamped(engine: EngineFile, reading: str) -> Said:
         match = pattern.match(reading)
         if match is not None:
             return Said(reading[match.end() :], Rank(engine.prefix.tag.format(match["rank"])))
-    for pattern in reader.times:
-        match = pattern.match(reading)
-        if match is not None:
-            return Said(reading, time=match["time"])
     return Said(reading)
 
 

@@ -199,3 +199,47 @@ def test_saved_and_restored_it_names_the_same_cause() -> None:
             phase, role = tracker.current()
             suspects.note(line, findings, phase=phase, role=role)
         assert suspects.cause() == expected
+
+
+@pytest.mark.parametrize(
+    ("functions", "phase"),
+    [
+        (("run_scheduler_process", "init_torch_distributed"), PhaseId.DISTRIBUTED),
+        (("run_scheduler_process", "load_model", "forward"), PhaseId.WEIGHTS),
+        (("run_scheduler_process", "init_memory_pool"), PhaseId.MEMORY),
+        (("run_scheduler_process", "init_device_graphs", "capture", "forward"), PhaseId.GRAPHS),
+        (("run_scheduler_process", "event_loop_overlap", "process_batch_result"), PhaseId.READY),
+        (("nothing_known",), PhaseId.PROCESS),
+    ],
+)
+def test_a_bare_traceback_tells_its_phase_by_its_functions(
+    functions: tuple[str, ...], phase: PhaseId
+) -> None:
+    log = journal("0.5.8").say("Scheduler hit an exception: Traceback (most recent call last):", "TP0")
+    for name in functions:
+        log.bare(f'  File "/opt/engine/file.py", line 7, in {name}', "    call()")
+    root = accuse(log.bare("ValueError: no")).root()
+    assert root is not None
+    assert root.phase is phase
+
+
+@pytest.mark.parametrize(
+    ("text", "phase"),
+    [
+        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", PhaseId.MEMORY),
+        ("ValueError: TP rank 1 could finish the model loading, but there are other ranks", PhaseId.WEIGHTS),
+        ("Exception: Capture cuda graph failed: no", PhaseId.GRAPHS),
+        ("ValueError: The memory capacity is unbalanced. Some GPUs may be occupied", PhaseId.DISTRIBUTED),
+    ],
+)
+def test_some_failures_tell_their_phase_themselves(text: str, phase: PhaseId) -> None:
+    root = accuse(journal("0.5.8").scheduler_exception("TP0", text)).root()
+    assert root is not None
+    assert root.phase is phase
+
+
+def test_a_warning_by_itself_fails_no_start() -> None:
+    log = loading().say("Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=True)", "TP0")
+    suspects = accuse(log.bare("host-a:1:2 [0] misc/socket.cc:1 NCCL WARN connect refused"))
+    assert not suspects.is_likely
+    assert suspects.cause() is not None

@@ -202,6 +202,19 @@ def test_a_log_that_starts_amid_service_is_ready() -> None:
     assert found == [NoiseRead(), ReadySaid()]
 
 
+def test_whoever_decodes_requests_is_ready() -> None:
+    log = journal().launched().connected().with_target().serving().listening()
+    _, found = follow(log.say("Decode batch. #running-req: 1, #token: 44", "TP0"))
+    assert found[-1] == ReadySaid()
+
+
+def test_warmup_lasts_until_ready() -> None:
+    tracker, _ = follow(journal().healthy())
+    took = tracker.phases()[-1].took
+    assert took is not None
+    assert took.total_seconds() == 9
+
+
 def test_warmup_is_not_ready_yet() -> None:
     tracker, found = follow(journal().launched().connected().with_target().serving().listening().warmed())
     assert tracker.current() == (PhaseId.WARMUP, Role.TARGET)
