@@ -19,8 +19,9 @@ A startup has one life line per member (a unit on a host) and one proof for the 
   the story may come (the first root error, systemd's result, a crash behind a failed smoke test), less when
   systemd has said how the unit ended. Then: failed. What proves at once that nothing can come of it (a verb
   refused, a unit masked, the wrong model) does not wait.
-* **Patience.** Silence is counted by our clock at arrival and stands still while a host is out of sight. A
-  stall is told once, its end too. `give_up_after` ends the watch as failed; the service is left alone.
+* **Patience.** See `patience` and `startup_waits`. Silence is counted by our clock at arrival and stands still
+  while a host is out of sight. A stall is told once, its end too. `give_up_after` ends the watch as failed; the
+  service is left alone.
 
 Every event is handled in the same steps: take the fact in, let what waits for time look again, show the
 present if it changed or time passed. What matters later is all in `state`, so that a copy of it goes on just
@@ -29,10 +30,9 @@ the same. After the verdict nothing is ordered any more.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, assert_never
 
-from bot.core.actions import Action, Noticed, RunSmoke, SendVerb, StallReported, StartupView, Verdict
+from bot.core.actions import Action, Noticed, RunSmoke, SendVerb, StartupView, Verdict
 from bot.core.diagnosis import SuspectsState
 from bot.core.events import (
     Event,
@@ -54,28 +54,20 @@ from bot.core.events import (
 )
 from bot.core.patience import Silence
 from bot.core.phases import TrackerState
-from bot.core.readiness import missing_proof
 from bot.core.startup_end import check_fall, fail_with, finish
 from bot.core.startup_lines import take_facts, take_line
-from bot.core.startup_members import not_carried_out, read_unit
+from bot.core.startup_members import read_unit
 from bot.core.startup_proof import check_ready, probe, take_answer, take_smoke
 from bot.core.startup_state import MemberState, Plan, Sent, StartupState
 from bot.core.startup_turn import Turn
-from bot.core.startup_view import (
-    evidence_of,
-    host_of,
-    patience_now,
-    record_of,
-    time_in_phase,
-    unit_of,
-    view_of,
-)
-from bot.core.words import name_doing, spell_duration
+from bot.core.startup_view import host_of, unit_of, view_of
+from bot.core.startup_waits import check_limit, check_sight, check_silence, check_verb
+from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
-    from config.engine_file import EngineFile
+    from datetime import datetime
 
-LOST_TOLD_AFTER = timedelta(seconds=30)
+    from config.engine_file import EngineFile
 
 
 class Startup:
@@ -220,72 +212,11 @@ class Startup:
         if all(each.lost is None for each in self.state.members.values()):
             silence.go_on(now)
 
-    # ---- what waits for time ------------------------------------------------------------------------------
-
     def _look_again(self, now: datetime) -> None:
         turn = self._turn
-        if not turn.is_over:
-            check_fall(turn, now)
-        if not turn.is_over:
-            check_ready(turn, now)
-        for check in (self._check_verb, self._check_limit, self._check_silence, self._check_sight):
+        for check in (check_fall, check_ready, check_verb, check_limit, check_silence, check_sight):
             if not turn.is_over:
-                check(now)
-
-    def _check_verb(self, now: datetime) -> None:
-        for name, member in self.state.members.items():
-            if not_carried_out(member, now):
-                sentence = f"the {self.plan.verb} was not carried out: no new start and no job in 60s"
-                fail_with(self._turn, sentence, now, name=name)
-                return
-
-    def _check_limit(self, now: datetime) -> None:
-        extended = self.state.silence.until or self.plan.began
-        if now < max(self.plan.began + self.plan.give_up_after, extended):
-            return
-        phase, role = self._turn.current(now)
-        said = self.state.proof.said is not None
-        still = missing_proof(self.plan, self.state, phase) if said else None
-        waited = spell_duration(now - self.plan.began)
-        told = still or f"still {name_doing(phase, role)}"
-        fail_with(self._turn, f"gave up after {waited}: {told}; the service is left as it is", now)
-
-    def _check_silence(self, now: datetime) -> None:
-        silence, patience = self.state.silence, patience_now(self._turn.scene(now))
-        waits = self.state.proof.since is not None or self.state.fall is not None
-        if waits or silence.stalled or not silence.exceeds(patience, now):
-            return
-        silence.stalled = silence.told = True
-        self._turn.say(self._stall(patience, now))
-        self._turn.upload("The whole log of this start up to the stall.")
-
-    def _stall(self, patience: timedelta, now: datetime) -> StallReported:
-        scene, tracker = self._turn.scene(now), self._turn.tracker
-        phase, role = self._turn.current(now)
-        record = record_of(scene, phase, role)
-        return StallReported(
-            phase=phase,
-            role=role,
-            silent=self.state.silence.lasts(now),
-            patience=patience,
-            in_phase=time_in_phase(scene),
-            progress=record.progress if record is not None else None,
-            lagging=tracker.lagging(),
-            ranks=tracker.places(),
-            last_lines=tuple(self.state.last_lines),
-            evidence=evidence_of(scene),
-        )
-
-    def _check_sight(self, now: datetime) -> None:
-        for name, member in self.state.members.items():
-            if member.lost_since is None or member.lost_told or now - member.lost_since < LOST_TOLD_AFTER:
-                continue
-            member.lost_told = True
-            away = spell_duration(now - member.lost_since)
-            told = f"{host_of(name)} has been out of sight for {away}: {member.lost}."
-            self._turn.say(
-                Noticed(f"{told} Nothing is concluded from that; the watch goes on when it is back.")
-            )
+                check(turn, now)
 
 
 def fresh_state(plan: Plan) -> StartupState:

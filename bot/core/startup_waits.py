@@ -1,0 +1,78 @@
+"""What waits for time: a verb without effect, a stall, a host out of sight, the end of all patience."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from bot.core.actions import Noticed, StallReported
+from bot.core.readiness import missing_proof
+from bot.core.startup_end import fail_with
+from bot.core.startup_members import not_carried_out
+from bot.core.startup_view import evidence_of, host_of, patience_now, record_of, time_in_phase
+from bot.core.words import name_doing, spell_duration
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.startup_turn import Turn
+
+LOST_TOLD_AFTER = timedelta(seconds=30)
+
+
+def check_verb(turn: Turn, now: datetime) -> None:
+    for name, member in turn.state.members.items():
+        if not_carried_out(member, now):
+            sentence = f"the {turn.plan.verb} was not carried out: no new start and no job in 60s"
+            fail_with(turn, sentence, now, name=name)
+            return
+
+
+def check_limit(turn: Turn, now: datetime) -> None:
+    extended = turn.state.silence.until or turn.plan.began
+    if now < max(turn.plan.began + turn.plan.give_up_after, extended):
+        return
+    phase, role = turn.current(now)
+    said = turn.state.proof.said is not None
+    still = missing_proof(turn.plan, turn.state, phase) if said else None
+    waited = spell_duration(now - turn.plan.began)
+    told = still or f"still {name_doing(phase, role)}"
+    fail_with(turn, f"gave up after {waited}: {told}; the service is left as it is", now)
+
+
+def check_silence(turn: Turn, now: datetime) -> None:
+    silence, patience = turn.state.silence, patience_now(turn.scene(now))
+    waits = turn.state.proof.since is not None or turn.state.fall is not None
+    if waits or silence.stalled or not silence.exceeds(patience, now):
+        return
+    silence.stalled = silence.told = True
+    turn.say(_stall(turn, patience, now))
+    turn.upload("The whole log of this start up to the stall.")
+
+
+def _stall(turn: Turn, patience: timedelta, now: datetime) -> StallReported:
+    scene, tracker = turn.scene(now), turn.tracker
+    phase, role = turn.current(now)
+    record = record_of(scene, phase, role)
+    return StallReported(
+        phase=phase,
+        role=role,
+        silent=turn.state.silence.lasts(now),
+        patience=patience,
+        in_phase=time_in_phase(scene),
+        progress=record.progress if record is not None else None,
+        lagging=tracker.lagging(),
+        ranks=tracker.places(),
+        last_lines=tuple(turn.state.last_lines),
+        evidence=evidence_of(scene),
+    )
+
+
+def check_sight(turn: Turn, now: datetime) -> None:
+    for name, member in turn.state.members.items():
+        if member.lost_since is None or member.lost_told or now - member.lost_since < LOST_TOLD_AFTER:
+            continue
+        member.lost_told = True
+        away = spell_duration(now - member.lost_since)
+        told = f"{host_of(name)} has been out of sight for {away}: {member.lost}."
+        turn.say(Noticed(f"{told} Nothing is concluded from that; the watch goes on when it is back."))
