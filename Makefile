@@ -2,6 +2,8 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
+COMPILE = $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --no-header --no-emit-index-url \
+    --no-emit-trusted-host --no-emit-find-links
 
 .PHONY: install demo test test-systemd lint format bench lock clean
 
@@ -40,8 +42,8 @@ bench: install
 
 # Pins every dependency with its hashes; no address of any registry is recorded.
 lock: install
-	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header -o requirements.lock pyproject.toml --extra practice
-	$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header --extra dev --all-build-deps -o requirements-dev.lock pyproject.toml
+	$(COMPILE) -o requirements.lock pyproject.toml
+	$(COMPILE) --extra dev --all-build-deps -o requirements-dev.lock pyproject.toml
 
 clean:
 	rm -rf .venv .kimi .mypy_cache .ruff_cache .pytest_cache .hypothesis
