@@ -19,9 +19,9 @@ A startup has one life line per member (a unit on a host) and one proof for the 
   the story may come (the first root error, systemd's result, a crash behind a failed smoke test), less when
   systemd has said how the unit ended. Then: failed. What proves at once that nothing can come of it (a verb
   refused, a unit masked, the wrong model) does not wait.
-* **Patience.** See `patience` and `startup_waits`. Silence is counted by our clock at arrival and stands still
-  while a host is out of sight. A stall is told once, its end too. `give_up_after` ends the watch as failed; the
-  service is left alone.
+* **Patience.** See `patience` and `startup_waits`. Silence is counted by our clock at arrival and stands
+  still while a host is out of sight. A stall is told once, its end too. `give_up_after` ends the watch as
+  failed; the service is left alone.
 
 Every event is handled in the same steps: take the fact in, let what waits for time look again, show the
 present if it changed or time passed. What matters later is all in `state`, so that a copy of it goes on just

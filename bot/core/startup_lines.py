@@ -163,7 +163,7 @@ def _take_stopped(turn: Turn, now: datetime) -> None:
         return
     units = [member.unit for member in members.values() if member.unit is not None]
     results = dict.fromkeys(unit.result for unit in units if unit.active == "failed")
-    turn.state.notes.extend(f"systemd says failed ({result})" for result in results)
+    turn.state.notes.extend(f"systemd's result of the stop: {result}" for result in results)
     finish(turn, Verdict.STOPPED, now)
 
 

@@ -224,7 +224,7 @@ def test_a_stop_is_done_when_every_unit_is_down() -> None:
     run.tell(UnitObserved(OTHER, replace(stopped, active="failed", result="timeout")))
     assert run.startup.verdict is Verdict.STOPPED
     assert run.verdict.cause is None
-    assert run.startup.view(run.now).notes == ("systemd says failed (timeout)",)
+    assert run.startup.view(run.now).notes == ("systemd's result of the stop: timeout",)
     assert not run.orders(UploadTail)
 
 
