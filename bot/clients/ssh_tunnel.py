@@ -22,8 +22,8 @@ _CHUNK = 64 << 10
 class Tunnels:
     """Opened when first asked for, and kept.
 
-    asyncssh's own forwarding leaves a connection that was just accepted open for ever when the link is lost
-    at that moment. Here whatever goes wrong hangs up at once, and the next connection goes through a new link.
+    asyncssh's own forwarding leaves a connection just accepted open for ever when the link is lost
+    at that moment. Here whatever goes wrong hangs up at once, and the next one goes through a new link.
     """
 
     def __init__(self, link: Link) -> None:
