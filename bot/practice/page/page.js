@@ -151,6 +151,7 @@ function drawLog(log, messages, inThread) {
     const version = JSON.stringify([message, inThread ? 0 : repliesTo(message).map((reply) => reply.ts), state.names]);
     const old = known.get(key(message));
     next.set(key(message), old?.version === version ? old : { version, node: drawMessage(message, inThread) });
+    if (!old) next.get(key(message)).node.classList.add("arrived"); // an edit must not flicker
   }
   drawn.set(log, next);
   const nodes = [...next.values()].map((entry) => entry.node);

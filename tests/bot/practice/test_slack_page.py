@@ -14,6 +14,8 @@ from tests.support.slack_app import ALICE, BOB, OPS, bolt_app, connected, practi
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from slack_bolt.async_app import AsyncApp
+
     from bot.practice.slack import PracticeSlack
     from tests.support.browser import Tab
 
@@ -216,52 +218,57 @@ async def test_a_thread_as_a_browser_shows_it() -> None:
         assert tab.complaints == []
 
 
+def listening(slack: PracticeSlack, heard: list[str]) -> AsyncApp:
+    """An app that writes down what it hears, opens a modal on restart, and wants long reasons."""
+    app = bolt_app(slack)
+
+    @app.command("/kimi")
+    async def _kimi(ack: Any, client: Any, command: dict[str, str]) -> None:
+        await ack(f"{command['text']} heard")
+        if command["text"] == "restart":
+            await client.views_open(trigger_id=command["trigger_id"], view=MODAL)
+
+    @app.action("go")
+    async def _go(ack: Any) -> None:
+        await ack()
+        heard.append("go")
+
+    @app.view("why")
+    async def _why(ack: Any, view: dict[str, Any]) -> None:
+        words = view["state"]["values"]["reason"]["text"]["value"]
+        heard.append(words)
+        await (ack() if len(words) > 3 else ack(response_action="errors", errors={"reason": "Too short."}))
+
+    @app.event("app_mention")
+    async def _mention(event: dict[str, Any]) -> None:
+        heard.append(event["thread_ts"])
+
+    return app
+
+
 @needs_chromium
 async def test_commands_presses_and_modals_from_a_browser() -> None:
-    async with practice_slack() as slack, browser() as tab:
-        app = bolt_app(slack)
-        heard: list[str] = []
-
-        @app.command("/kimi")
-        async def _kimi(ack: Any, client: Any, command: dict[str, str]) -> None:
-            await ack(f"{command['text']} heard")
-            if command["text"] == "restart":
-                await client.views_open(trigger_id=command["trigger_id"], view=MODAL)
-
-        @app.action("go")
-        async def _go(ack: Any) -> None:
-            await ack()
-            heard.append("go")
-
-        @app.view("why")
-        async def _why(ack: Any, view: dict[str, Any]) -> None:
-            words = view["state"]["values"]["reason"]["text"]["value"]
-            heard.append(words)
-            await (
-                ack() if len(words) > 3 else ack(response_action="errors", errors={"reason": "Too short."})
-            )
-
-        @app.event("app_mention")
-        async def _mention(event: dict[str, Any]) -> None:
-            heard.append(event["thread_ts"])
-
-        async with connected(slack, app):
-            ts = await fill(slack)
-            await tab.open(slack.url, width=390, height=844)
-            await tab.wait_for("document.querySelector('.messages .press')")
-            await type_and_whisper(tab)
-            await press_with_dialog(tab)
-            await fill_in_the_modal(tab)
-            await tab.click(".messages .thread-link")
-            await tab.type_into(".thread-composer input", "/kimi status")
-            await tab.wait_for(
-                "document.querySelector('.thread-composer .outcome').textContent.includes('threads')"
-            )
-            await tab.type_into(".thread-composer input", "@kimi status")
-            await slack.wait_for(lambda _s: len(heard) == 4 or None, 10)
+    heard: list[str] = []
+    async with practice_slack() as slack, browser() as tab, connected(slack, listening(slack, heard)):
+        ts = await fill(slack)
+        await tab.open(slack.url, width=390, height=844)
+        await tab.wait_for("document.querySelector('.messages .press')")
+        await type_and_whisper(tab)
+        await press_with_dialog(tab)
+        await fill_in_the_modal(tab)
+        await reply_in_the_thread(tab)
+        await slack.wait_for(lambda _s: len(heard) == 4 or None, 10)
         assert heard == ["go", "why", "new weights", ts]
         assert tab.complaints == []
         assert slack.refusals == []
+
+
+async def reply_in_the_thread(tab: Tab) -> None:
+    outcome = "document.querySelector('.thread-composer .outcome').textContent"
+    await tab.click(".messages .thread-link")
+    await tab.type_into(".thread-composer input", "/kimi status")
+    await tab.wait_for(f"{outcome}.includes('not supported in threads')")
+    await tab.type_into(".thread-composer input", "@kimi status")
 
 
 async def type_and_whisper(tab: Tab) -> None:

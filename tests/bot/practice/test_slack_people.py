@@ -1,11 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bot.practice.slack_socket import Answer, Envelope
 from tests.support.slack_app import ALICE, BOB, OPS, bolt_app, connected, practice_slack, web_client
+
+if TYPE_CHECKING:
+    from slack_bolt.async_app import AsyncApp
+
+    from bot.practice.slack import PracticeSlack
 
 MODAL: dict[str, Any] = {
     "type": "modal",
@@ -103,48 +108,58 @@ async def test_a_command_is_never_told_again() -> None:
         assert len(courier.heard) == 1
 
 
-async def test_a_modal_is_filled_in_and_closed() -> None:
-    async with practice_slack() as slack:
-        app = bolt_app(slack)
-        told: list[Any] = []
+def asking(slack: PracticeSlack, told: list[Any]) -> AsyncApp:
+    """An app that opens a modal and writes down what comes of it."""
+    app = bolt_app(slack)
 
-        @app.command("/kimi")
-        async def _kimi(ack: Any, client: Any, command: dict[str, str]) -> None:
-            await ack()
-            await client.views_open(trigger_id=command["trigger_id"], view=MODAL)
+    @app.command("/kimi")
+    async def _kimi(ack: Any, client: Any, command: dict[str, str]) -> None:
+        await ack()
+        await client.views_open(trigger_id=command["trigger_id"], view=MODAL)
 
-        @app.view("why")
-        async def _why(ack: Any, view: dict[str, Any]) -> None:
-            words = view["state"]["values"]["reason"]["text"]["value"]
-            told.append(words)
-            await (ack() if words else ack(response_action="errors", errors={"reason": "why?"}))
+    @app.view("why")
+    async def _why(ack: Any, view: dict[str, Any]) -> None:
+        words = view["state"]["values"]["reason"]["text"]["value"]
+        told.append(words)
+        await (ack() if words else ack(response_action="errors", errors={"reason": "why?"}))
 
-        @app.view_closed("why")
-        async def _closed(ack: Any) -> None:
-            await ack()
-            told.append("closed")
+    @app.view_closed("why")
+    async def _closed(ack: Any) -> None:
+        await ack()
+        told.append("closed")
 
-        @app.action("service")
-        async def _service(ack: Any, action: dict[str, Any]) -> None:
-            await ack()
-            told.append(action["selected_option"]["value"])
+    @app.action("service")
+    async def _service(ack: Any, action: dict[str, Any]) -> None:
+        await ack()
+        told.append(action["selected_option"]["value"])
 
-        async with connected(slack, app):
-            await slack.slash(ALICE, OPS, "restart")
-            modal = await slack.wait_for(lambda s: s.modal(ALICE), 5)
-            await slack.people.press_in_view(ALICE, modal, "service", option="kimi")
-            refused = await slack.submit(ALICE, {"reason": {"text": ""}})
-            assert refused.response == {"response_action": "errors", "errors": {"reason": "why?"}}
-            assert slack.modal(ALICE) is modal
-            await slack.submit(ALICE, {"reason": {"text": "new weights"}})
-            assert slack.modal(ALICE) is None
-            await slack.slash(ALICE, OPS, "restart")
-            await slack.wait_for(lambda s: s.modal(ALICE), 5)
-            await slack.people.close_modal(ALICE)
-            await slack.wait_for(lambda _s: len(told) == 4, 5)
-        assert told == ["kimi", "", "new weights", "closed"]
+    return app
+
+
+async def test_a_modal_is_filled_in() -> None:
+    told: list[Any] = []
+    async with practice_slack() as slack, connected(slack, asking(slack, told)):
+        await slack.slash(ALICE, OPS, "restart")
+        modal = await slack.wait_for(lambda s: s.modal(ALICE), 5)
+        await slack.people.press_in_view(ALICE, modal, "service", option="kimi")
+        refused = await slack.submit(ALICE, {"reason": {"text": ""}})
+        assert refused.response == {"response_action": "errors", "errors": {"reason": "why?"}}
+        assert slack.modal(ALICE) is modal
+        await slack.submit(ALICE, {"reason": {"text": "new weights"}})
+        assert slack.modal(ALICE) is None
+        assert told == ["kimi", "", "new weights"]
         with pytest.raises(LookupError):
             await slack.submit(ALICE, {})
+
+
+async def test_a_modal_is_closed() -> None:
+    told: list[Any] = []
+    async with practice_slack() as slack, connected(slack, asking(slack, told)):
+        await slack.slash(ALICE, OPS, "restart")
+        await slack.wait_for(lambda s: s.modal(ALICE), 5)
+        await slack.people.close_modal(ALICE)
+        assert slack.modal(ALICE) is None
+        await slack.wait_for(lambda _s: told == ["closed"], 5)
 
 
 async def test_the_home_tab_is_opened() -> None:
