@@ -30,7 +30,7 @@ _QUOTED = r"""(?:'(?:[^'\\\r\n]|\\.)*+'? | "(?:[^"\\\r\n]|\\.)*+"?)"""
 _BARE = r"""(?:[^\s"'`,;)\]}&|<>\\] | \\[^"'\r\n] | [`,;)\]}&|<>](?![\s"']|$|[\w.-]+\s*=))"""
 _VALUE = rf"""{_PREFIX}(?P<v>
     \[[^\]\r\n]*+\]? | \((?=\s*\\*["'])[^)\r\n]*+\)?
-  | (?P<escape>\\+["'])[^\r\n]*?(?:(?P=escape)|(?=[\r\n]|\Z))
+  | (?P<escape>\\+["'])[^\r\n]*?(?:(?<!\\)(?P=escape)|(?=[\r\n]|\Z))
   | (?:{_QUOTED}(?:{_QUOTED} | [^\s"',;:)\]}}&|<>\\]++)*+)
   | {_BARE}++
 )"""
@@ -110,7 +110,7 @@ PATTERNS: tuple[Look, ...] = (
 
 # The end of a text that stops in the middle of a secret, too short there for its pattern.
 CUT_OFF = re.compile(
-    r"(?<![A-Za-z0-9])(?P<v>(?:hf_|sk-|xox[a-z]?-|xapp-|AKIA|ASIA|eyJ|AIza|gh[pousr]_|github_pat_|glpat-|nvapi-|gsk_)"
+    r"(?<![A-Za-z0-9])(?P<v>(?:hf_|sk-|xox[a-z][.-]|xapp-|AKIA|ASIA|eyJ|AIza|gh[pousr]_|github_pat_|glpat-|nvapi-|gsk_)"
     r"[\w.-]*+|(?<=://)[^\s/@:]*+:(?!\d*\Z)[^\s@]*+|(?<=[Bb]earer )\S++)\Z"
 )
 

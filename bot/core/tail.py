@@ -50,9 +50,9 @@ def _row(line: LogLine) -> str:
 def _writer(line: LogLine) -> str:
     """The identifier; only systemd's own lines may be read back as systemd's."""
     ident = _UNFIT.sub("_", line.fields.get("SYSLOG_IDENTIFIER", ""))
-    if line.origin in {Origin.SERVICE, Origin.OTHER} and ident in _WRITERS.values():
-        return _WRITERS[line.origin]
-    return ident if ident and line.origin in {Origin.SERVICE, Origin.OTHER} else _WRITERS[line.origin]
+    if line.origin is Origin.SERVICE and ident and ident not in _WRITERS.values():
+        return ident
+    return _WRITERS[line.origin]
 
 
 def _count(number: int, noun: str) -> str:

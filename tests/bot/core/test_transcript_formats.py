@@ -1,0 +1,65 @@
+"""A log's shape by its first lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.core.transcript_formats import SHORT_HEADER, Format, recognise
+
+PLAIN = "[2026-05-29 23:49:47 TP5] Load weight begin. avail mem=77.0 GB"
+BAR = "Capturing batches (bs=8 avail_mem=8.01 GB):  50%|#####     | 12/24 [00:05<00:05,  2.30it/s]"
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        ([], Format.PLAIN),
+        (["", "  "], Format.PLAIN),
+        ([PLAIN, BAR], Format.PLAIN),
+        (["INFO 05-29 23:49:47 [core.py:1] x | y"], Format.PLAIN),
+        (["2026-05-29 23:49:47,180 - INFO - flashinfer.jit: x"], Format.PLAIN),
+        (["2026-05-29T23:49:47.000000Z  INFO text_generation_launcher: x"], Format.PLAIN),
+        (["May 29 23:49:47 llm-two python3[4711]: x"], Format.SHORT),
+        (["May  9 23:49:47.123456 llm-two python3[4711]: x"], Format.SHORT),
+        (["2026-05-29T23:49:47+0000 llm-two python3[4711]: x"], Format.SHORT),
+        (["2026-05-29T23:49:47.123456+00:00 llm-two python3: x"], Format.SHORT),
+        (["Fri 2026-05-29 23:49:47 CEST llm-two sglang-kimi.service[4711]: x"], Format.SHORT),
+        (["1780098587.123456 llm-two python3[4711]: x"], Format.SHORT),
+        (["[ 1234.567890] llm-two python3[4711]: x"], Format.SHORT),
+        (["-- Boot 0123 --", "May 29 23:49:47 llm-two python3[4711]: x"], Format.SHORT),
+        (['{"__CURSOR":"s=1","MESSAGE":"x"}'], Format.JSON),
+        (['{ "_PID" : "1", "MESSAGE" : [1] }'], Format.JSON),
+        (['\x1e{"MESSAGE":"x"}'], Format.JSON),
+        (['data: {"MESSAGE":"x"}', ""], Format.JSON),
+        (["{", '\t"__CURSOR" : "s=1",', "}"], Format.JSON),
+        (["__CURSOR=s=1;i=2", "MESSAGE=x"], Format.EXPORT),
+        (['{"log":"x\\n","stream":"stderr","time":"2026-05-29T23:49:47.1Z"}'], Format.DOCKER_JSON),
+        (["2026-05-29T23:49:47.123456789Z x"], Format.DOCKER),
+        (["2026-05-29T23:49:47.123456789Z"], Format.DOCKER),
+        (["2026-05-29T23:49:47.123456789Z stderr F x"], Format.KUBERNETES),
+        (["sglang-1  | x", "redis-1   | y", "odd"], Format.COMPOSE),
+        (["\x1b[36msglang-1  |\x1b[0m x"], Format.COMPOSE),
+        (["[pod/kimi-0/engine] x"], Format.COMPOSE),
+        (["# kimi-bot log: 1 line, 0 secrets masked", "- - x: y"], Format.TAIL),
+        (['{"level":"info","msg":"x"}'], Format.PLAIN),
+        (["May 29 23:49:47 llm-two python3[4711]: x", PLAIN, PLAIN], Format.PLAIN),
+    ],
+)
+def test_the_format_of_a_log(head: list[str], kind: Format) -> None:
+    assert recognise(head) is kind
+
+
+@pytest.mark.parametrize(
+    ("line", "ident", "pid", "text"),
+    [
+        ("May 29 23:49:47 llm-two systemd[1]: Started x.", "systemd", "1", "Started x."),
+        ("May 29 23:49:47 llm-two kernel: NVRM: Xid", "kernel", None, "NVRM: Xid"),
+        ("May 29 23:49:47 llm-two python3[4711]:", "python3", "4711", ""),
+        ("May 29 23:49:47 llm-two python3[4711]:  two  blanks ", "python3", "4711", " two  blanks "),
+        ("May 29 23:49:47 h user@1000.service/a b.service[9]: x", "user@1000.service/a b.service", "9", "x"),
+    ],
+)
+def test_the_header_of_a_short_line(line: str, ident: str, pid: str | None, text: str) -> None:
+    found = SHORT_HEADER.match(line)
+    assert found is not None
+    assert (found["ident"], found["pid"], line[found.end() :]) == (ident, pid, text)
