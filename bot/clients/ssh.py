@@ -65,6 +65,20 @@ class Host:
                 finished.complaint, name=self.name, unit=unit, verb=verb, section=self.section
             )
 
+    async def check_sudo(self, unit: UnitName, verb: Verb, *, scope: str) -> None:
+        """Ask sudo for its list, which changes nothing, before anybody is told that something begins.
+
+        PermissionRefused where it wants a password even for that. Whatever else it says leaves the question
+        to the order itself.
+        """
+        if not (self.section.sudo and scope == "system"):
+            return
+        finished = await self._link.run(("sudo", "-n", "-l"))
+        if finished.status and ssh_errors.is_sudo_refusal(finished.complaint):
+            raise ssh_errors.change_failure(
+                finished.complaint, name=self.name, unit=unit, verb=verb, section=self.section
+            )
+
     async def show(self, unit: UnitName, *, scope: str) -> UnitState:
         """The unit's state now; one that systemd does not know has `load` "not-found"."""
         return parse_show(await self._show(unit, SHOW_PROPERTIES, scope=scope))

@@ -179,11 +179,15 @@ def command_timed_out(name: HostName, *, during: str, seconds: float) -> Command
     )
 
 
+def is_sudo_refusal(complaint: str) -> bool:
+    return _SUDO_REFUSED.search(complaint) is not None
+
+
 def change_failure(
     complaint: str, *, name: HostName, unit: UnitName, verb: Verb, section: HostSection
 ) -> HostError:
     """Why systemctl did not take the order."""
-    if _SUDO_REFUSED.search(complaint):
+    if is_sudo_refusal(complaint):
         return PermissionRefused(
             name,
             f"{name}: sudo does not let {section.user} {verb} {unit} without a password; "

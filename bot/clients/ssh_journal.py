@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from typing import TYPE_CHECKING
 
 import asyncssh
@@ -76,11 +77,15 @@ async def read_end(link: Link, *, scope: str) -> Cursor | None:
     complaint = finished.err
     if finished.status or ssh_errors.is_journal_refusal(complaint, scope=scope):
         raise ssh_errors.journal_failure(complaint, name=link.name, scope=scope, section=link.section)
-    for line in finished.out.splitlines():
-        mark, _, cursor = line.partition("cursor: ")
-        if mark == "-- " and cursor:
-            return Cursor(cursor.strip())
-    return None
+    shown = re.search(r"^-- cursor: (\S+)", finished.out, re.MULTILINE)
+    return Cursor(shown[1]) if shown else await _read_last(link)
+
+
+async def _read_last(link: Link) -> Cursor | None:
+    """For a journalctl that shows no cursor where it shows no entry."""
+    finished = await link.run((*_JSON, "-n", "1"))
+    shown = re.search(r'"__CURSOR" ?: ?"([^"\\]+)"', finished.out)
+    return Cursor(shown[1]) if shown else None
 
 
 async def follow(link: Link, arguments: Sequence[str], *, scope: str) -> AsyncGenerator[bytes, None]:

@@ -77,7 +77,13 @@ class Link:
         if self._attempt is None:
             self._attempt = asyncio.create_task(self._connect(), name=f"connect {self.name}")
             self._attempt.add_done_callback(self._settle)
-        return await asyncio.shield(self._attempt)
+        attempt = self._attempt
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            if attempt.cancelled() and not _is_cancelled():  # `close` ended the attempt, not the caller
+                raise HostUnreachable(self.name, f"{self.name}: the connection was closed here.") from None
+            raise
 
     def _settle(self, attempt: asyncio.Task[asyncssh.SSHClientConnection]) -> None:
         self._attempt = None
@@ -214,6 +220,11 @@ class Link:
             with contextlib.suppress(OSError, asyncssh.Error, TimeoutError):
                 async with asyncio.timeout(self.connect_timeout):
                     await connection.wait_closed()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _read_bounded(reader: asyncssh.SSHReader[bytes]) -> str:

@@ -64,10 +64,18 @@ def base_tree() -> Path:
 
 def _bootstrap(tree: Path) -> None:
     partial = tree.with_suffix(".partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    _discard(partial)
     _call(["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(partial)])
     _slim(partial)
     partial.rename(tree)
+
+
+def _discard(tree: Path) -> None:
+    """Remove what an interrupted build left, its mounts first."""
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for mount in sorted((mount for mount in mounts if Path(mount).is_relative_to(tree)), reverse=True):
+        _call(["umount", "--lazy", mount])
+    shutil.rmtree(tree, ignore_errors=True)
 
 
 def _slim(tree: Path) -> None:

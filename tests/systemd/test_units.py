@@ -162,3 +162,16 @@ async def test_a_unit_of_the_users_own(host: Host, small: UnitName) -> None:
 async def test_a_users_unit_nobody_knows(host: Host) -> None:
     with pytest.raises(UnitUnknown):
         await host.change(UnitName("nothing.service"), Verb.RESTART, scope="user")
+
+
+async def test_a_rank_that_hangs_in_graph_capture(host: Host, real_host: RealHost) -> None:
+    await real_host.set_scenario("hang-in-graphs", seconds=SWIFT)
+    position = await here(host)
+    await host.change(real_host.unit, Verb.START, scope="system")
+    lines, position = await follow_until(host, real_host, "Capture cuda graph begin", position=position)
+    ended: set[str] = set()
+    while len(ended) < 7:
+        lines, position = await follow_until(host, real_host, "Capture cuda graph end", position=position)
+        ended |= {line.text.split("]")[0][-3:] for line in lines if "graph end" in line.text}
+    assert ended == {f"TP{rank}" for rank in range(8)} - {"TP5"}
+    assert (await host.show(real_host.unit, scope="system")).active == "active"

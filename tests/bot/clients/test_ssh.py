@@ -189,8 +189,17 @@ async def test_where_the_journal_ends(tmp_path: Path) -> None:
     async with serve(tmp_path) as server, connect(server) as host:
         server.answers["journalctl"] = Said("-- No entries --\n-- cursor: s=aa;i=1f;b=bb;m=1;t=2;x=3\n")
         assert await host.journal_end(scope="system") == Cursor("s=aa;i=1f;b=bb;m=1;t=2;x=3")
-        server.answers["journalctl"] = Said("-- No entries --\n")
+        server.answers = {"journalctl": Said("-- No entries --\n")}
         assert await host.journal_end(scope="system") is None
+
+
+async def test_a_journalctl_that_shows_no_cursor_without_an_entry(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers["journalctl --no-pager -n 0"] = Said("-- No entries --\n")
+        server.answers["journalctl --no-pager -o json"] = Said(
+            '{"MESSAGE":"x","__CURSOR":"s=a;i=1","_PID":"1"}\n'
+        )
+        assert await host.journal_end(scope="system") == Cursor("s=a;i=1")
 
 
 async def test_read_journal_passes_what_was_asked(tmp_path: Path) -> None:
