@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 import structlog
 
 from bot.clients.records import Holder, Operation
+from bot.core.actions import Verdict
 from bot.core.baseline import Usual
 from bot.core.events import (
     InvocationId,
@@ -39,14 +41,12 @@ from bot.core.startup import Startup
 from bot.core.startup_state import Plan
 from bot.errors import HostError
 from bot.ground import Ground
-from bot.messages import root_message, tail_letter
+from bot.messages import notice_message, root_message, tail_letter
 from bot.running import PLAN, POSITION, STATE, USUAL, Running
 from bot.standing import look
 from bot.tails import read_latest
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from bot.core.events import ChannelId, MessageTs
     from bot.sources import Link
 
@@ -55,6 +55,13 @@ log = structlog.get_logger()
 _HEALTH_WITHIN = 4.0  # real seconds: a service that answers slower is restarted without a question
 _HANDOVER = 30.0  # real seconds the superseded operation has to end
 _ROOT_WITHIN = 5.0  # real seconds the verb waits for its thread to stand in Slack
+_UNDO_RETRY = 1.0  # real seconds
+_WANTED_FOR = timedelta(minutes=5)  # nobody expects a restart long after it was asked for
+NOT_BEGUN = "kimi went down before it began, and nothing was done. Ask again if it is still wanted."
+NOT_RESTORED = (
+    "kimi cannot read its own record of this operation: it no longer watches, and the service is left as it "
+    "is. `watch` takes it up again."
+)
 
 
 @dataclass(slots=True)
@@ -71,7 +78,7 @@ class Startups:
             return Busy(held)
         links = self.ground.links(request.service)
         try:
-            units = await self._observe(links)
+            units = await self._observe(links, request.verb)
         except HostError as error:
             return Declined(str(error))
         refusal = _refuse(request, units)
@@ -100,14 +107,16 @@ class Startups:
             link=address.permalink if address else None,
         )
 
-    async def _observe(self, links: dict[Member, Link]) -> dict[Member, UnitState]:
-        """Look before touching: every host answers, knows the unit and lets its journal be read."""
+    async def _observe(self, links: dict[Member, Link], verb: Verb) -> dict[Member, UnitState]:
+        """Look before touching: every host answers, lets its journal be read and the order through."""
 
         async def look(link: Link) -> UnitState:
             unit = await link.host.show(link.unit, scope=link.scope)
             cursor = await link.host.journal_end(scope=link.scope)
             link.position = Position(cursor) if cursor else None
             link.invocation = unit.invocation
+            if verb is not Verb.WATCH:
+                await link.host.check_sudo(link.unit, verb, scope=link.scope)
             return unit
 
         seen = await asyncio.gather(*(look(link) for link in links.values()))
@@ -153,12 +162,32 @@ class Startups:
             running = self._prepare(plan, links=links)
             view = running.startup.view(now)
             await store.save(running.operation, [root_message(view, channel=running.operation.channel)])
-        except BaseException:
-            await store.release(request.service, identity)
+        except Exception:
+            self.ground.tasks.spawn(f"undo {request.service}", self._undo(request.service, identity))
             raise
         self.ground.outbox.wake()
         self._spawn(running)
         return Started(identity)
+
+    async def _undo(self, service: ServiceName, identity: OperationId) -> None:
+        """Nothing was begun: neither the lock stays, nor a record that Redis took without saying so."""
+        store = self.ground.store
+        while True:
+            try:
+                saved = await store.operation(identity)
+                if saved is not None:
+                    await self._abandon(saved, NOT_BEGUN)
+                return await store.release(service, identity)
+            except StoreUnavailable as error:
+                log.warning("undo_delayed", operation=identity, error=str(error))
+                await asyncio.sleep(_UNDO_RETRY)
+
+    async def _abandon(self, operation: Operation, sentence: str) -> None:
+        """Close what this process does not go on with, and say so in its thread."""
+        notice = notice_message(sentence, operation=operation.operation, channel=operation.channel)
+        update = {"closed": self.ground.clock.now(), "verdict": Verdict.UNWATCHED}
+        await self.ground.store.finish(operation.model_copy(update=update), [notice])
+        self.ground.outbox.wake()
 
     async def _plan(self, request: Request, *, identity: OperationId, units: dict[Member, UnitState]) -> Plan:
         section = self.ground.section(request.service)
@@ -243,12 +272,32 @@ class Startups:
             op for op in await self.ground.store.open_operations() if op.operation not in self.running
         ]
         for operation in operations:
-            if operation.service in self.ground.configuration.services:
-                self._spawn(self._restore(operation))
-            else:
-                log.error("service_not_configured", service=operation.service, operation=operation.operation)
+            await self._take_up(operation)
         await self._free_orphans()
-        return len(operations)
+        return len(self.running)
+
+    async def _take_up(self, operation: Operation) -> None:
+        identity = operation.operation
+        if operation.service not in self.ground.configuration.services:
+            log.error("service_not_configured", service=operation.service, operation=identity)
+            return
+        try:
+            running = self._restore(operation)
+        except ValueError as error:  # pydantic's: a plan or a state of another shape
+            log.error("operation_not_restored", operation=identity, error=str(error))  # noqa: TRY400 - told
+            await self._abandon(operation, NOT_RESTORED)
+            return
+        if running.begun or await self._still_wanted(operation):
+            self._spawn(running)
+        else:
+            log.warning("operation_not_begun", operation=identity)
+            await self._abandon(operation, NOT_BEGUN)
+
+    async def _still_wanted(self, operation: Operation) -> bool:
+        """Whether a verb that was never ordered may be now: just asked for, and the service is held for it."""
+        holder = await self.ground.store.holder(operation.service)
+        held = holder is not None and holder.operation == operation.operation
+        return held and self.ground.clock.now() - operation.began < _WANTED_FOR
 
     def _restore(self, operation: Operation) -> Running:
         plan = PLAN.validate_json(operation.plan)

@@ -63,6 +63,10 @@ class Shell:
         words, root = _unwrap(words)
         if root and self.unkind.sudo_refused:
             return Answer(1, error="sudo: a password is required\n")
+        if root and words[:1] == ["-l"]:
+            return Answer(
+                0, "User kimi may run the following commands on llm-two:\n    (root) NOPASSWD: ALL\n"
+            )
         return await self._dispatch(words, write, root=root)
 
     async def _dispatch(self, words: list[str], write: Write, *, root: bool) -> Answer:
