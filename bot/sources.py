@@ -86,9 +86,9 @@ async def follow_journal(link: Link, inbox: Inbox, *, redactor: Redactor) -> Non
 async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> bool:
     """Until the stream ends; True when it brought anything."""
     decoder = Decoder(redactor, position=link.position)
-    stream = link.host.follow_journal(
-        link.unit, scope=link.scope, position=link.position, invocation=link.invocation
-    )
+    # Before the first whole line there is no cursor to seek to: the start is then read from its beginning.
+    known = link.position if link.position is not None and link.position.cursor is not None else None
+    stream = link.host.follow_journal(link.unit, scope=link.scope, position=known, invocation=link.invocation)
     alive = False
     async for data in stream:
         alive = True
