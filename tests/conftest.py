@@ -8,5 +8,5 @@ pytest_plugins = ["tests.support.redis"]
 
 
 def pytest_sessionstart() -> None:
-    """pytest-asyncio asks for the current loop; until one was set, Python 3.11 makes one that nobody closes."""
+    """pytest-asyncio asks for the current loop; Python 3.11 would make one that nobody closes."""
     asyncio.set_event_loop(None)

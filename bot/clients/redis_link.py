@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -65,10 +66,17 @@ class RedisLink:
         self._scripts: dict[str, Any] = {}
 
     async def ask(self, command: Awaitable[T]) -> T:
+        task = asyncio.current_task()
+        cancelled = task.cancelling() if task else 0
         try:
-            return await command
+            answer = await command
         except (RedisError, OSError, TimeoutError) as error:
             raise StoreUnavailable(f"Redis at {self.place} does not answer: {error}") from error
+        # redis-py sends with asyncio.wait_for, which up to Python 3.11 swallows a cancellation that comes
+        # together with its result: the task would go on for ever.
+        if task and task.cancelling() > cancelled:
+            raise asyncio.CancelledError
+        return answer
 
     async def run(self, script: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
         if script not in self._scripts:

@@ -103,8 +103,10 @@ class Outbox:
                 threads = await self._look()
                 looked = time.monotonic()
             self._start(threads)
+            # Not wait_for: up to Python 3.11 it may swallow a cancellation that comes with the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._awake.wait(), self._pause())
+                async with asyncio.timeout(self._pause()):
+                    await self._awake.wait()
 
     async def _look(self) -> list[str]:
         """Every thread that may have something to send; none while Redis is gone."""
@@ -144,7 +146,8 @@ class Outbox:
         try:
             await self._senders[thread].run()
         except StoreUnavailable as error:
-            self._lose(error)
+            # Whether Redis is gone is for the look to say: this may be old news when Redis is back already.
+            log.info("sender_interrupted", thread=thread, error=str(error))
         except OwnershipLost as error:
             log.info("thread_taken_over", thread=thread, error=str(error))
         except Exception:

@@ -150,7 +150,8 @@ class Sender:
     async def _pause(self, seconds: float) -> None:
         """Until `seconds` passed or something new came."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.wake.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.wake.wait()
 
     # The head of the queue.
 

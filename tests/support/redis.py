@@ -34,6 +34,7 @@ class RedisServer:
     def start(self) -> None:
         options = {
             "--port": "0",
+            "--databases": "128",
             "--unixsocket": str(self.socket),
             "--dir": str(self.folder),
             "--appendonly": "yes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +49,25 @@ async def test_redis_that_came_back_is_used_again(own_redis: RedisServer) -> Non
     await own_redis.restart()
     assert await link.run("return redis.call('GET', KEYS[1])", ["x"]) == b"1"
     await link.close()
+
+
+async def test_a_cancellation_is_never_swallowed(redis_url: str) -> None:
+    """Cancelled just as redis-py has sent the command, its `wait_for` returns as if nothing had happened."""
+    link = RedisLink(redis_url)
+    for steps in range(40):
+        task = asyncio.create_task(_forever(link))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=5)
+        assert done, steps
+        assert task.cancelled()
+    await link.close()
+
+
+async def _forever(link: RedisLink) -> None:
+    await link.ask(link.redis.set("x", "1"))
+    await asyncio.Event().wait()
 
 
 async def test_an_unreadable_record_is_set_aside(redis_url: str) -> None:

@@ -1,0 +1,104 @@
+"""The reply that stands in for a file: the end of it, what is missing, within Slack's limits."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.clients.slack_calls import connect_slack
+from bot.clients.slack_files import complete, stand_in, upload
+from bot.errors import SlackRefused
+from bot.practice.slack_faults import UPLOAD, FaultPlan
+from tests.support import outgoing
+from tests.support.outbox import open_slack
+
+if TYPE_CHECKING:
+    from bot.clients.records import FileNote
+
+CODE = "file_uploads_disabled"
+MOST = 12_000  # bytes of blocks below which Slack takes a message
+
+
+def words(content: bytes | None) -> str:
+    return json.dumps(stand_in(outgoing.upload(1), content, CODE).blocks, ensure_ascii=False)
+
+
+def test_a_short_file_is_told_whole() -> None:
+    told = words(b"first\nsecond\n")
+    assert r"first\nsecond" in told
+    assert "The last 2 of 2 lines follow" in told
+    assert CODE in told
+
+
+def test_a_long_file_is_told_from_its_end() -> None:
+    content = "".join(f"line {number}\n" for number in range(10_000)).encode()
+    told = words(content)
+    assert "line 9999" in told
+    assert "line 1\\n" not in told
+    assert "of 10000 lines follow; the rest is missing here" in told
+
+
+def test_one_line_too_long_is_told_by_its_end() -> None:
+    assert "the end" in words(b"x" * 120_000 + b"the end\n")
+
+
+def test_the_content_may_be_gone() -> None:
+    assert "no longer there" in words(None)
+
+
+def test_colours_and_controls_are_not_shown() -> None:
+    assert "red text" in words(b"\x1b[31mred\x1b[0m\x00 text\n")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=6000), st.text(max_size=3000))
+def test_whatever_the_file_holds_slack_takes_it(content: bytes, comment: str) -> None:
+    message = outgoing.upload(1)
+    assert message.file
+    told = stand_in(
+        message.model_copy(update={"file": message.file.model_copy(update={"comment": comment})}),
+        content,
+        CODE,
+    )
+    assert len(json.dumps(told.blocks).encode()) < MOST
+    assert told.text.strip()
+    assert told.kind == "reply"
+    assert told.id == message.id
+
+
+def note() -> FileNote:
+    file = outgoing.upload(1).file
+    assert file is not None
+    return file
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\xff\x00" * 100_000])
+async def test_the_three_steps_bring_every_byte(content: bytes) -> None:
+    heard: list[str] = []
+
+    async def reserved(file_id: str) -> None:
+        heard.append(file_id)
+        assert slack.files == {}
+
+    async with open_slack() as slack:
+        web = connect_slack(slack.bot_token, slack.api_url)
+        file_id = await upload(web, note(), content, reserved=reserved)
+        await complete(web, outgoing.upload(1), file_id, channel=outgoing.CHANNEL, thread_ts=None)
+        assert heard == [file_id]
+        assert slack.files[file_id].content == (content or b"(empty)\n")
+        assert slack.refusals == []
+
+
+async def test_an_upload_address_that_says_no_is_a_refusal() -> None:
+    async def reserved(_file_id: str) -> None:
+        raise AssertionError
+
+    async with open_slack() as slack:
+        slack.faults.add(UPLOAD, FaultPlan.error("no"))
+        web = connect_slack(slack.bot_token, slack.api_url)
+        with pytest.raises(SlackRefused, match="HTTP status 400"):
+            await upload(web, note(), b"x", reserved=reserved)

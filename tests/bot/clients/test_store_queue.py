@@ -1,0 +1,187 @@
+"""The queue: one sender a thread, nothing removed that was not accepted, nothing removed by a stranger."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from bot.clients.records import Address, Parked
+from bot.clients.redis_link import THREADS, thread_key
+from bot.clients.store import Store
+from bot.clients.store_queue import Claim, Queue, new_attempt
+from bot.core.events import MessageTs
+from bot.errors import OwnershipLost
+from tests.support.outgoing import CHANNEL, edit, reply, root
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PLACE = Address(channel=CHANNEL, ts=MessageTs("1.2"))
+
+
+@pytest_asyncio.fixture
+async def store(redis_url: str) -> AsyncIterator[Store]:
+    store = await Store.open(redis_url)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def queue(store: Store) -> Queue:
+    return store.queue
+
+
+async def claimed(queue: Queue, owner: str = "me", thread: str = "op1", lease: float = 5.0) -> Claim:
+    claim = await queue.claim(thread, owner, lease)
+    assert claim is not None
+    return claim
+
+
+async def test_a_thread_has_one_sender(queue: Queue) -> None:
+    await queue.push("op1", [root()], {})
+    await claimed(queue)
+    assert await queue.claim("op1", "other", 5) is None
+    await queue.let_go("op1", "other")
+    assert await queue.claim("op1", "other", 5) is None
+    await queue.let_go("op1", "me")
+    assert (await claimed(queue, "other")).head == root()
+
+
+async def test_a_lease_runs_out_unless_renewed(queue: Queue) -> None:
+    await queue.push("op1", [root()], {})
+    await claimed(queue, lease=0.2)
+    await queue.renew("op1", "me", 60)
+    await asyncio.sleep(0.25)
+    assert await queue.claim("op1", "other", 5) is None
+    await queue.renew("op1", "me", 0.01)
+    await asyncio.sleep(0.05)
+    await claimed(queue, "other")
+
+
+async def test_who_lost_the_lease_changes_nothing(queue: Queue) -> None:
+    await queue.push("op1", [root(), edit("now")], {})
+    claim = await claimed(queue, "paused", lease=0.01)
+    await asyncio.sleep(0.05)
+    await claimed(queue, "other")
+    parked = Parked(outgoing=root(), method="m", code="c", at=datetime.now(UTC))
+    for change in (
+        queue.accept(claim, "paused", PLACE),
+        queue.edited(claim, "paused"),
+        queue.attempt("op1", "paused", new_attempt(root())),
+        queue.park(claim, "paused", parked),
+        queue.anew(claim, "paused", reply(1)),
+        queue.renew("op1", "paused", 5),
+    ):
+        with pytest.raises(OwnershipLost):
+            await change
+    assert await queue.pending() == 2
+    assert await queue.parked() == []
+    assert await queue.address("op1") is None
+
+
+async def test_nothing_to_send_takes_no_lease(queue: Queue) -> None:
+    assert (await claimed(queue)).head is None
+    assert (await claimed(queue, "other")).head is None
+
+
+async def test_accepting_twice_removes_once(queue: Queue) -> None:
+    """The answer of the first was lost, and the client asked again."""
+    await queue.push("op1", [root(), reply(1)], {})
+    claim = await claimed(queue)
+    await queue.accept(claim, "me", PLACE)
+    await queue.accept(claim, "me", PLACE)
+    assert (await claimed(queue)).head == reply(1)
+
+
+async def test_an_attempt_is_seen_by_the_next_sender(queue: Queue) -> None:
+    await queue.push("op1", [root()], {})
+    await claimed(queue)
+    attempt = new_attempt(root())
+    await queue.attempt("op1", "me", attempt)
+    await queue.let_go("op1", "me")
+    assert (await claimed(queue, "next")).attempted == attempt
+    await queue.attempt("op1", "next", None)
+    assert (await claimed(queue, "next")).attempted is None
+
+
+async def test_an_attempt_of_another_message_is_none_of_the_head(queue: Queue) -> None:
+    await queue.push("op1", [root()], {})
+    await claimed(queue)
+    await queue.attempt("op1", "me", new_attempt(reply(9)))
+    assert (await claimed(queue)).attempted is None
+
+
+async def test_an_edit_that_came_meanwhile_stays(queue: Queue) -> None:
+    await queue.push("op1", [edit("old")], {})
+    claim = await claimed(queue)
+    await queue.push("op1", [edit("new")], {})
+    await queue.edited(claim, "me")
+    assert (await claimed(queue)).edit == edit("new")
+
+
+async def test_parking_twice_keeps_one(queue: Queue) -> None:
+    await queue.push("op1", [root(), reply(1)], {})
+    claim = await claimed(queue)
+    parked = Parked(outgoing=root(), method="chat.postMessage", code="is_archived", at=datetime.now(UTC))
+    for _ in range(2):
+        await queue.park(claim, "me", parked)
+    assert await queue.parked() == [parked]
+    after = await claimed(queue)
+    assert (after.head, after.refused) == (reply(1), "is_archived")
+
+
+async def test_each_gone_message_is_replaced_once(queue: Queue) -> None:
+    await queue.push("op1", [edit("now"), reply(1)], {})
+    claim = await claimed(queue)
+    takeover = edit("now").model_copy(update={"id": "op1:present:1.2", "kind": "present"})
+    assert await queue.anew(claim, "me", takeover)
+    assert not await queue.anew(claim, "me", takeover)
+    after = await claimed(queue)
+    assert (after.head, after.edit) == (takeover, None)
+
+
+async def test_a_root_goes_before_what_was_queued_earlier(queue: Queue) -> None:
+    await queue.push("op1", [reply(1)], {})
+    await queue.push("op1", [root()], {})
+    assert (await claimed(queue)).head == root()
+
+
+async def test_the_permalink_is_added_to_whatever_the_address_has_become(queue: Queue) -> None:
+    await queue.push("op1", [root()], {})
+    claim = await claimed(queue)
+    await queue.accept(claim, "me", PLACE.model_copy(update={"present": MessageTs("3.4")}))
+    await queue.link_address("op1", "https://slack.example/p12")
+    address = await queue.address("op1")
+    assert address is not None
+    assert (address.present, address.permalink) == ("3.4", "https://slack.example/p12")
+    await queue.link_address("unknown", "https://slack.example/p13")
+    assert await queue.address("unknown") is None
+
+
+async def test_a_thread_stays_indexed_while_something_may_be_on_its_way(store: Store) -> None:
+    await store.queue.push("op1", [root()], {})
+    await store.queue.rest("op1")
+    assert await store.queue.threads() == ["op1"]
+    await store.link.redis.zadd(THREADS, {"op1": 1.5})
+    await store.queue.rest("op1")
+    assert await store.queue.threads() == []
+
+
+@pytest.mark.parametrize("part", ["edit", "address", "attempt"])
+async def test_unreadable_parts_are_set_aside(store: Store, part: str) -> None:
+    await store.queue.push("op1", [root()], {})
+    await store.link.redis.set(thread_key("op1", part), b"rubbish")
+    assert (await claimed(store.queue)).head == root()
+    assert [aside.key for aside in await store.unreadable()] == [thread_key("op1", part)]
+
+
+async def test_listeners_hear_of_threads(queue: Queue) -> None:
+    heard: list[str] = []
+    queue.subscribe(heard.append)
+    await queue.push("op1", [root()], {})
+    await queue.push("op2", [], {})
+    assert heard == ["op1"]
