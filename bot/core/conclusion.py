@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.actions import PhaseFinished, RankTime
 from bot.core.baseline import WHOLE, Usual, phase_key
-from bot.core.downfall import say_end, say_loop
+from bot.core.downfall import is_crash, say_end, say_loop
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role, Verb
 from bot.core.startup_members import name_member
 from bot.core.startup_state import Downfall, Fall, MemberState, Plan, StartupState
@@ -76,9 +76,10 @@ def _sentence(fall: Fall, member: MemberState | None, found: Cause | None) -> st
         return fall.sentence
     if found is not None and found.id != _NO_CAUSE:
         return found.title
-    silent = member is None or (member.exit is None and member.result is None)
-    if member is None or (silent and fall.kind is Downfall.FATAL):
+    if member is None or (fall.kind is Downfall.FATAL and member.exit is None and member.result is None):
         return fall.sentence
+    if found is not None and not is_crash(member):
+        return "an error ended the engine"  # which one, the quoted line tells
     return say_end(member, member.unit_name)  # by now systemd may have said more than when it fell
 
 

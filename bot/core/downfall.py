@@ -147,6 +147,12 @@ def _say_exit(member: MemberState) -> str:
     return f"the unit is down: systemd says {member.result}"
 
 
+def is_crash(member: MemberState) -> bool:
+    """A signal nobody sends on purpose: it says more than a line of the log."""
+    code, _, status = (member.exit or "").partition(" ")
+    return code in {"killed", "dumped"} and status not in {"2", "9", "15"}
+
+
 def say_loop(counter: int | None) -> str:
     """A crash loop: such a unit never shows as failed."""
     if not counter:

@@ -91,10 +91,11 @@ def _take_new(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
 
 
 def _place(turn: Turn, findings: tuple[Finding, ...], current: tuple[PhaseId, Role]) -> tuple[PhaseId, Role]:
-    """Where the rank that reports a failure was; of any other line, where the startup was."""
+    """Where the rank that reports a failure was; between phases, and of any other line, where all were."""
     ranks = {each.rank for each in findings if isinstance(each, FailureSaid)}
     places = turn.tracker.places() if ranks else ()
-    return next(((each.phase, each.role) for each in places if each.rank in ranks), current)
+    within = ((each.phase, each.role) for each in places if each.rank in ranks and not each.ended)
+    return next(within, current)
 
 
 def _take_finding(turn: Turn, finding: Finding, name: Member, *, at: datetime, now: datetime) -> None:

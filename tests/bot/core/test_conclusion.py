@@ -54,9 +54,16 @@ def test_the_first_root_error_is_the_cause_where_it_happened() -> None:
 def test_an_error_of_no_known_kind_is_quoted_beside_how_the_unit_ended() -> None:
     state = state_with(exit="exited 1", result="exit-code")
     told = conclude(make_plan(), state, fall=fallen(Downfall.DOWN), found=UNKNOWN, current=HERE)
-    assert told.cause == "the main process ended with exit status 1"
+    assert told.cause == "an error ended the engine"
     assert (told.root_error, told.rank, told.advice) == ("ValueError: x", None, None)
     assert told.phase is PhaseId.MEMORY
+
+
+def test_a_signal_nobody_sends_on_purpose_says_more_than_an_unknown_error() -> None:
+    state = state_with(exit="dumped 11", result="core-dump")
+    told = conclude(make_plan(), state, fall=fallen(Downfall.DOWN), found=UNKNOWN, current=HERE)
+    assert told.cause == "the main process was killed by SIGSEGV"
+    assert told.root_error == "ValueError: x"
 
 
 def test_a_crash_loop_is_told_beside_its_cause() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.core.downfall import Said, note_end, note_state, read_exit, read_manager, say_end, say_loop
+from bot.core.downfall import Said, is_crash, note_end, note_state, read_exit, read_manager, say_end, say_loop
 from bot.core.events import LogLine, Origin, UnitState
 from bot.core.startup_state import MemberState
 
@@ -93,6 +93,14 @@ def test_the_counter_counts_only_when_the_wait_is_over(sub: str, restarts: int, 
 )
 def test_how_it_ended_in_a_sentence(member: MemberState, words: str) -> None:
     assert words in say_end(member, UNIT)
+
+
+@pytest.mark.parametrize(
+    ("how", "crash"),
+    [("killed 9", False), ("killed 15", False), ("exited 1", False), (None, False), ("dumped 6", True)],
+)
+def test_a_signal_nobody_sends_on_purpose(how: str | None, crash: bool) -> None:
+    assert is_crash(MemberState(exit=how)) is crash
 
 
 def test_a_crash_loop_tells_its_attempt() -> None:

@@ -126,12 +126,22 @@ def test_last_lines_are_distinct_and_oldest_first() -> None:
 def test_a_failure_is_placed_where_its_rank_was() -> None:
     run = Run()
     run.start_process()
-    run.load_weights(seconds=1)
-    run.say("KV Cache is allocated. #tokens: 10, KV size: 1.00 GB", rank="TP0")
+    for rank in ("TP0", "TP1"):
+        run.say("Load weight begin. avail mem=78.50 GB", rank=rank)
+    run.end_weights("TP1")
+    run.say("KV Cache is allocated. #tokens: 10, KV size: 1.00 GB", rank="TP1")
     run.say("Scheduler hit an exception: Traceback (most recent call last):", rank="TP1", pid=201)
     suspect = run.startup.state.suspects.suspects[0]
-    assert (suspect.rank, suspect.phase) == (Rank("TP1"), PhaseId.WEIGHTS)
+    assert (suspect.rank, suspect.phase) == (Rank("TP1"), PhaseId.MEMORY)
     assert suspect.rank != MAIN_RANK
+
+
+def test_a_failure_of_a_rank_between_phases_is_placed_where_all_are() -> None:
+    run = Run()
+    run.smoke = None
+    run.run_to_ready()
+    run.say("Scheduler hit an exception: Traceback (most recent call last):", rank="TP1", pid=201)
+    assert run.startup.state.suspects.suspects[0].phase is PhaseId.SMOKE
 
 
 def test_durations_are_the_hosts_own_even_when_its_lines_come_late() -> None:
