@@ -48,6 +48,18 @@ async def test_no_sudo_where_the_host_has_none_or_the_unit_is_the_users(tmp_path
         ]
 
 
+async def test_sudo_is_asked_beforehand_without_changing_anything(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers["sudo -n -l"] = Said(err="sudo: a password is required\n", status=1)
+        with pytest.raises(PermissionRefused, match="sudo does not let kimi restart"):
+            await host.check_sudo(UNIT, Verb.RESTART, scope="system")
+        server.answers["sudo -n -l"] = Said("(root) NOPASSWD: /usr/bin/systemctl\n")
+        await host.check_sudo(UNIT, Verb.RESTART, scope="system")
+        assert server.commands == [["sudo", "-n", "-l"]] * 2
+        await host.check_sudo(UNIT, Verb.RESTART, scope="user")
+        assert len(server.commands) == 2
+
+
 async def test_to_watch_is_no_order(tmp_path: Path) -> None:
     async with serve(tmp_path) as server, connect(server) as host:
         with pytest.raises(ValueError, match="no order"):
@@ -183,6 +195,12 @@ async def test_the_boot_id_reads_as_the_journal_has_it(tmp_path: Path) -> None:
     async with serve(tmp_path) as server, connect(server) as host:
         server.answers["cat /proc/sys/kernel/random/boot_id"] = Said("0b5de2d1-6c3f-4a51-9c0e-8f4f3f9c1a2b\n")
         assert await host.boot_id() == "0b5de2d16c3f4a519c0e8f4f3f9c1a2b"
+
+
+async def test_a_host_without_a_boot_id(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        with pytest.raises(HostUnreachable, match="no boot id"):
+            await host.boot_id()
 
 
 async def test_where_the_journal_ends(tmp_path: Path) -> None:
