@@ -21,7 +21,9 @@ from tests.support.outbox import BRISK, PATIENCE, QUICK, Stage, open_slack, open
 from tests.support.outgoing import CHANNEL, OTHER_CHANNEL, edit, operation, reply, root, upload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from structlog.typing import EventDict
 
     from bot.practice.slack import PracticeSlack
     from tests.support.redis import RedisServer
@@ -223,6 +225,10 @@ async def test_slack_gone_and_back(redis_url: str) -> None:
     await store.close()
 
 
+def events(logs: Sequence[EventDict]) -> list[str]:
+    return [str(entry["event"]) for entry in logs]
+
+
 async def test_redis_killed_in_the_middle(own_redis: RedisServer) -> None:
     async with open_stage(own_redis.url) as stage:
         with capture_logs() as logs:
@@ -230,12 +236,17 @@ async def test_redis_killed_in_the_middle(own_redis: RedisServer) -> None:
                 await stage.store.enqueue([root(), reply(1)])
                 await stage.slack.wait_for(lambda slack: slack.channel_messages(CHANNEL), 5)
                 await asyncio.to_thread(own_redis.kill)
-                await asyncio.sleep(0.3)
+                await until(lambda: "redis_unavailable" in events(logs))
+                assert not await outbox.drain(0.1)
                 await asyncio.to_thread(own_redis.start)
+                outbox.wake()
                 await stage.store.enqueue([reply(2), edit("healthy")])
                 assert await outbox.drain(PATIENCE)
         assert stage.thread() == ["healthy", "reply 1", "reply 2"]
-    assert [entry["event"] for entry in logs].count("redis_unavailable") <= 1
+    assert [event for event in events(logs) if event.startswith("redis_")] == [
+        "redis_unavailable",
+        "redis_restored",
+    ]
 
 
 async def test_redis_gone_at_the_acceptance(own_redis: RedisServer) -> None:
@@ -295,7 +306,7 @@ async def test_a_fault_of_our_own_ends_one_sender_and_not_the_outbox(
             await until(lambda: not broken)
             monkeypatch.undo()
             assert await outbox.drain(PATIENCE)
-    assert "sender_failed" in [entry["event"] for entry in logs]
+    assert "sender_failed" in events(logs)
     assert stage.thread() == ["restarting"]
 
 
