@@ -23,6 +23,7 @@ from bot.clients.records import Address, FileNote, Outgoing, Parked
 from bot.clients.slack_calls import Meaning, meaning_of
 from bot.clients.slack_messages import permalink, plain, post, read_back, update
 from bot.clients.store_queue import Claim, Queue, new_attempt
+from bot.core.events import ChannelId
 from bot.core.pacing import POST, Does, Pacing, Waiting
 from bot.errors import SlackBusy, SlackError, SlackRefused, SlackUncertain, SlackUnreachable, StoreUnavailable
 
@@ -291,13 +292,13 @@ class Sender:
         log.error("message_parked", thread=self.thread, id=message.id, method=method, code=code)
 
 
-def _channel(claim: Claim) -> str:
+def _channel(claim: Claim) -> ChannelId:
     """Of our own thread as Slack told it, since asked for a person it answers with a conversation."""
     head = claim.head or claim.edit
     own = claim.address is not None and (head is None or (head.kind != "root" and head.thread_ts is None))
     if own and claim.address:
         return claim.address.channel
-    return head.channel if head else ""
+    return head.channel if head else ChannelId("")
 
 
 def _thread_ts(claim: Claim) -> MessageTs | None:
