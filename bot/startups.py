@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -36,10 +36,11 @@ from bot.core.request import (
     RequestAnswer,
     Started,
     StatusView,
+    refusal_of,
 )
 from bot.core.startup import Startup
 from bot.core.startup_state import Plan
-from bot.errors import HostError
+from bot.errors import HostError, StoreUnavailable
 from bot.ground import Ground
 from bot.messages import notice_message, root_message, tail_letter
 from bot.running import PLAN, POSITION, STATE, USUAL, Running
@@ -81,7 +82,7 @@ class Startups:
             units = await self._observe(links, request.verb)
         except HostError as error:
             return Declined(str(error))
-        refusal = _refuse(request, units)
+        refusal = refusal_of(request, units)
         if refusal is not None:
             return Declined(refusal)
         if await self._costs(request):
@@ -268,13 +269,12 @@ class Startups:
 
     async def resume(self) -> int:
         """Take up every open operation of Redis where it stood, and free what nobody holds; their number."""
-        operations = [
-            op for op in await self.ground.store.open_operations() if op.operation not in self.running
-        ]
-        for operation in operations:
-            await self._take_up(operation)
+        before = len(self.running)
+        for operation in await self.ground.store.open_operations():
+            if operation.operation not in self.running:
+                await self._take_up(operation)
         await self._free_orphans()
-        return len(self.running)
+        return len(self.running) - before
 
     async def _take_up(self, operation: Operation) -> None:
         identity = operation.operation
@@ -287,14 +287,15 @@ class Startups:
             log.error("operation_not_restored", operation=identity, error=str(error))  # noqa: TRY400 - told
             await self._abandon(operation, NOT_RESTORED)
             return
-        if running.begun or await self._still_wanted(operation):
+        watching = operation.verb is Verb.WATCH
+        if running.begun or watching or await self._still_wanted(operation):
             self._spawn(running)
         else:
             log.warning("operation_not_begun", operation=identity)
             await self._abandon(operation, NOT_BEGUN)
 
     async def _still_wanted(self, operation: Operation) -> bool:
-        """Whether a verb that was never ordered may be now: just asked for, and the service is held for it."""
+        """Whether a verb never ordered may be now: just asked for, and the service is held for it."""
         holder = await self.ground.store.holder(operation.service)
         held = holder is not None and holder.operation == operation.operation
         return held and self.ground.clock.now() - operation.began < _WANTED_FOR
@@ -391,27 +392,3 @@ class Startups:
             await self.ground.store.enqueue([letter.outgoing], {identity: letter.content})
             self.ground.outbox.wake()
         return None
-
-
-def _refuse(request: Request, units: dict[Member, UnitState]) -> str | None:
-    """What makes no sense for the units as they are."""
-    service = request.service
-    for member, unit in units.items():
-        if unit.load == "masked":
-            return f"{member} is masked: `systemctl unmask` it on the host first."
-        if unit.load != "loaded":
-            return f"{member}: systemd has no such unit ({unit.load}); mend `unit` in the configuration."
-    down = all(unit.down for unit in units.values())
-    match request.verb:
-        case Verb.START if all(unit.active == "active" for unit in units.values()):
-            return (
-                f"{service} runs already: `watch {service}` follows it, `restart {service}` starts it anew."
-            )
-        case Verb.STOP if down:
-            return f"{service} does not run: there is nothing to stop."
-        case Verb.WATCH if down:
-            return f"{service} does not run: `start {service}` starts it."
-        case Verb.RESTART | Verb.START | Verb.STOP | Verb.WATCH:
-            return None
-        case _:
-            assert_never(request.verb)

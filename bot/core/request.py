@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from bot.core.actions import StartupView, Verdict
 from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bot.core.events import Member, UnitState
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +113,27 @@ class StatusView:
     held: Held | None = None  # who has it
     last: LastStartup | None = None
     problem: str | None = None  # one plain sentence: why it cannot be seen, or what does not answer
+
+
+def refusal_of(request: Request, units: Mapping[Member, UnitState]) -> str | None:
+    """What makes no sense for the units as they are."""
+    service = request.service
+    for member, unit in units.items():
+        if unit.load == "masked":
+            return f"{member} is masked: `systemctl unmask` it on the host first."
+        if unit.load != "loaded":
+            return f"{member}: systemd has no such unit ({unit.load}); mend `unit` in the configuration."
+    down = all(unit.down for unit in units.values())
+    match request.verb:
+        case Verb.START if all(unit.active == "active" for unit in units.values()):
+            return (
+                f"{service} runs already: `watch {service}` follows it, `restart {service}` starts it anew."
+            )
+        case Verb.STOP if down:
+            return f"{service} does not run: there is nothing to stop."
+        case Verb.WATCH if down:
+            return f"{service} does not run: `start {service}` starts it."
+        case Verb.RESTART | Verb.START | Verb.STOP | Verb.WATCH:
+            return None
+        case _:
+            assert_never(request.verb)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from pydantic import TypeAdapter
 
-from bot.core.events import ChannelId, OperationId, ServiceName, UserId, Verb
-from bot.core.request import Busy, Held, Request, Standing, StatusView
+from bot.core.events import ChannelId, Member, OperationId, ServiceName, UnitState, UserId, Verb
+from bot.core.request import Busy, Held, Request, Standing, StatusView, refusal_of
 
 
 def test_a_request_reads_back_as_it_was() -> None:
@@ -26,3 +27,30 @@ def test_views_need_no_more_than_the_present() -> None:
     held = Held(OperationId("op"), ServiceName("kimi"), Verb.WATCH, None, timedelta(0))
     assert Busy(held).held.link is None
     assert StatusView(ServiceName("kimi"), (), Standing.UNSEEN).startup is None
+
+
+UP, DEAD = UnitState("loaded", "active", "running"), UnitState("loaded", "inactive", "dead")
+FAILED = UnitState("loaded", "failed", "failed", "exit-code")
+
+
+@pytest.mark.parametrize(
+    ("verb", "one", "other", "word"),
+    [
+        (Verb.RESTART, UP, UP, None),
+        (Verb.RESTART, DEAD, DEAD, None),
+        (Verb.START, UP, UP, "runs already"),
+        (Verb.START, UP, FAILED, None),
+        (Verb.STOP, UP, DEAD, None),
+        (Verb.STOP, FAILED, DEAD, "nothing to stop"),
+        (Verb.WATCH, FAILED, UP, None),
+        (Verb.WATCH, FAILED, DEAD, "`start kimi`"),
+        (Verb.RESTART, UP, UnitState("masked", "inactive", "dead"), "two is masked"),
+        (Verb.WATCH, UnitState("not-found", "inactive", "dead"), UP, "one: systemd has no such unit"),
+    ],
+)
+def test_what_makes_no_sense_for_the_units_as_they_are(
+    verb: Verb, one: UnitState, other: UnitState, word: str | None
+) -> None:
+    request = Request(ServiceName("kimi"), verb, UserId("U0ALICE"))
+    refusal = refusal_of(request, {Member("one"): one, Member("two"): other})
+    assert refusal is None if word is None else word in (refusal or "")
