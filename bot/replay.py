@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bot.core.diagnosis import Cause, Suspects
@@ -14,6 +15,7 @@ from bot.core.log_times import NOMINAL_YEAR
 from bot.core.phases import Tracker
 from bot.core.redact import Redactor
 from bot.core.transcript import Transcript
+from bot.core.wrapping import find_wrapping
 from config.engine_file import load_engine, load_engines
 
 if TYPE_CHECKING:
@@ -76,14 +78,13 @@ class Outcome:
 
 def replay(stream: BinaryIO, *, engine: str, idle: timedelta | None = None) -> Outcome:
     """Read a saved log to its end. `engine`: a name, a path, "auto"; `idle`: the age of its last line."""
-    lines: Iterable[LogLine] = _read_lines(stream)
-    if engine == "auto":
-        chosen, lines = _recognise(lines)
-    else:
-        chosen = load_engine(engine)
+    lines = _read_lines(stream)
+    head = list(islice(lines, _LOOK))
+    chosen = _recognise(head) if engine == "auto" else load_engine(engine)
+    wrapping = find_wrapping(chosen, (line.reading for line in head))
     reading = _Reading(chosen)
-    for line in lines:
-        reading.take(line)
+    for line in chain(head, lines):
+        reading.take(wrapping.unwrap(line))
     return reading.outcome(idle)
 
 
@@ -94,25 +95,14 @@ def _read_lines(stream: BinaryIO) -> Iterator[LogLine]:
     yield from transcript.close()
 
 
-def _recognise(lines: Iterable[LogLine]) -> tuple[EngineFile, Iterable[LogLine]]:
+def _recognise(head: Iterable[LogLine]) -> EngineFile:
     """The engine whose own lines come most often at the beginning; SGLang when none shows."""
     engines = load_engines()
-    rest = iter(lines)
     votes = dict.fromkeys(engines, 0)
-    head: list[LogLine] = []
-    for line in rest:
-        head.append(line)
+    for line in head:
         for name, each in engines.items():
             votes[name] += each.is_recognised(line.reading)
-        if len(head) >= _LOOK:
-            break
-    best = max(votes, key=lambda name: (votes[name], name == "sglang"))
-    return engines[best], _chain(head, rest)
-
-
-def _chain(head: list[LogLine], rest: Iterator[LogLine]) -> Iterator[LogLine]:
-    yield from head
-    yield from rest
+    return engines[max(votes, key=lambda name: (votes[name], name == "sglang"))]
 
 
 @dataclass(slots=True)

@@ -198,6 +198,15 @@ class Hit:
     match: re.Match[str]
     phase: PhaseRule | None = None
 
+    @property
+    def rate(self) -> float | None:
+        """Items a second, where a bar tells it."""
+        groups = self.match.groupdict()
+        if not groups.get("rate") or not float(groups["rate"]):
+            return None
+        rate = float(groups["rate"])
+        return rate if groups["unit"] == "it/s" else 1 / rate
+
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:

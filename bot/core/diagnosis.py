@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
+_FRAME = re.compile(r'\s+File "[^"]*", line \d+, in \S')
 _STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 # The outermost frame of an exception that ends its process: a script, a module run as one, a spawned child.
 _OUTERMOST = re.compile(
@@ -106,8 +107,11 @@ class Suspects:
                 self._accuse(each, process, announces=_TRACEBACK in line.reading, where=(phase, role))
         elif _TRACEBACK in line.reading:
             self._open(process)
-        elif trace is not None:
-            self._read_on(trace, process, self._said(line.reading), where=(phase, role))
+        else:
+            if trace is None and _FRAME.match(line.reading):
+                trace = self.state.traces[process] = Trace()  # the log begins within a traceback
+            if trace is not None:
+                self._read_on(trace, process, self._said(line.reading), where=(phase, role))
 
     def _said(self, reading: str) -> Said:
         if self._engine is not None:
@@ -225,12 +229,17 @@ class Suspects:
         suspect = self.root()
         if suspect is None:
             return None
-        evidence = tuple(suspect.lines)
+        evidence = tuple(self._followers() if suspect.secondary else suspect.lines)
         known = _known("\n".join(evidence))
         where = (suspect.rank, suspect.phase, suspect.role)
         if known is not None:
             return Cause(known.id, known.title, evidence, known.advice, *where)
         return Cause("unknown", evidence[0], evidence, "Read the lines before it in the log.", *where)
+
+    def _followers(self) -> list[str]:
+        """Where no line tells the root, everything that follows from it is all there is to see."""
+        lines = [line for each in self.state.suspects for line in each.lines]
+        return list(dict.fromkeys(lines))[:_MOST_LINES]
 
 
 def _known(text: str) -> Diagnosis | None:

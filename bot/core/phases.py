@@ -211,7 +211,14 @@ class Tracker:
             index = self._open(phase, Role.TARGET, scene)
         progress = Progress(int(hit.match["done"]), int(hit.match["total"]))
         if spans.progress(index, progress):
-            scene.found.append(ProgressMade(phase, spans.records[index].role, progress, _rate(hit)))
+            self._leave_nested(rule, scene)
+            scene.found.append(ProgressMade(phase, spans.records[index].role, progress, hit.rate))
+
+    def _leave_nested(self, rule: PhaseRule, scene: _Scene) -> None:
+        """The phase goes on: what ran inside it and prints no end of its own is over."""
+        for index in self.state.spans.open_records():
+            if self._is_nested(index) and self.state.spans.records[index].phase in rule.ends:
+                self._close(index, scene)
 
     # ---- closing ------------------------------------------------------------------------------------------
 
@@ -387,11 +394,3 @@ def _failure(hit: Hit, said: Said, scene: _Scene) -> FailureSaid:
     rule = hit.rule
     phase = PhaseId(rule.phase) if rule.phase else None
     return FailureSaid(scene.rank, said.text, rule.fatal, rule.secondary, rule.warning, phase)
-
-
-def _rate(hit: Hit) -> float | None:
-    groups = hit.match.groupdict()
-    if not groups.get("rate") or not float(groups["rate"]):
-        return None
-    rate = float(groups["rate"])
-    return rate if groups["unit"] == "it/s" else 1 / rate

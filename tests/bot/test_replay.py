@@ -145,6 +145,72 @@ def test_death_without_a_traceback_is_failure(end: str) -> None:
     assert run(journal().healthy().bare(end)).state == "failed"
 
 
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        ("[1]+  Killed                  nohup python3 -m sglang.launch_server", "killed"),
+        ("[1]    4242 killed     python3 -m sglang.launch_server", "killed"),
+        ("zsh: segmentation fault  python3 -m sglang.launch_server", "segfault"),
+        ("command terminated with exit code 137", "killed"),
+        (
+            "Memory access fault by GPU node-3 (Agent handle: 0x1) on address 0x2. Reason: Unknown.",
+            "gpu-fault",
+        ),
+        (
+            ":0:rocdevice.cpp  :3586: 12 us:  Queue 0x1 aborting with error : HSA_STATUS_ERROR_EXCEPTION",
+            "gpu-fault",
+        ),
+        (
+            "[rank1]:[E529 ProcessGroupNCCL.cpp:1] Process group watchdog thread terminated with exception: x",
+            "unknown",
+        ),
+    ],
+)
+def test_who_else_tells_of_death(end: str, cause: str) -> None:
+    outcome = run(journal().launched().connected().loading().bars(upto=2).bare(end))
+    assert (outcome.state, outcome.phase) == ("failed", "weights")
+    assert outcome.cause is not None
+    assert outcome.cause.id == cause
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "/usr/bin/python3: No module named sglang",
+        "sglang serve: error: argument --attention-backend: invalid choice: 'x' (choose from 'a', 'b')",
+        "docker: Error response from daemon: could not select device driver",
+    ],
+)
+def test_what_never_started_failed(end: str) -> None:
+    outcome = run(end + "\n")
+    assert (outcome.state, outcome.phase) == ("failed", "process")
+
+
+def test_without_a_root_all_that_follows_from_it_is_evidence() -> None:
+    log = journal().launched().connected().loading().bars(upto=2)
+    log.say("Rank 0 scheduler is dead. Please check if there are relevant logs.").say("Exit code: -9")
+    cause = run(log).cause
+    assert cause is not None
+    assert cause.id == "host-out-of-memory"
+    assert [line.partition(".")[0] for line in cause.evidence] == [
+        "Rank 0 scheduler is dead",
+        "Exit code: -9",
+    ]
+
+
+def test_a_wrapped_log_is_read_as_a_bare_one() -> None:
+    log = journal().launched().connected().loading().bars(upto=2).scheduler_exception("TP3", OOM).sigquit()
+    wrapped = "".join(f"kimi-0 engine {line}\n" for line in log.lines)
+    outcome = run(wrapped)
+    assert (outcome.state, outcome.phase) == ("failed", "weights")
+    assert outcome.cause == run(log).cause
+
+
+def test_the_diffusion_servers_stamp_has_no_year() -> None:
+    outcome = run("[05-29 23:49:07] server_args: {}\n[05-29 23:50:08] Rank 0 scheduler is dead. x\n")
+    assert outcome.state == "failed"
+
+
 def test_of_several_starts_the_last_counts() -> None:
     log = journal().healthy().scheduler_exception("TP0", "RuntimeError: x").sigquit()
     log.launched().connected().loading().bars(upto=1)

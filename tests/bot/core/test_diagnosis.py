@@ -243,3 +243,12 @@ def test_a_warning_by_itself_fails_no_start() -> None:
     suspects = accuse(log.bare("host-a:1:2 [0] misc/socket.cc:1 NCCL WARN connect refused"))
     assert not suspects.is_likely
     assert suspects.cause() is not None
+
+
+def test_a_log_may_begin_within_a_traceback() -> None:
+    log = journal()
+    log.bare('  File "/opt/engine/runner.py", line 3, in load_model', "    get()", "KeyError: 'layers.1'")
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.phase is PhaseId.WEIGHTS
+    assert cause.evidence[:2] == ("KeyError: 'layers.1'", log.lines[0].strip())

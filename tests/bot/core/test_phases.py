@@ -242,6 +242,18 @@ def test_a_kernel_tuning_is_named_in_place_of_the_capture_it_runs_in() -> None:
     assert tracker.current() == (PhaseId.GRAPHS, Role.TARGET)
 
 
+def test_a_capture_that_goes_on_has_left_the_kernel_tuning() -> None:
+    bar = "Capturing batches (bs=8 avail_mem=8.01 GB):  {}|##  | {}/8 [00:05<00:01,  2.50it/s]"
+    log = journal("0.5.8").launched().connected().loading().bars().loaded().pooled()
+    log.everyone("Capture cuda graph begin. This can take up to several minutes.").bare(bar.format("0%", 0))
+    tracker, _ = follow(log.say("Try DeepGEMM JIT Compiling for x with all Ms.", "TP0"))
+    assert tracker.current()[0] is PhaseId.COMPILE
+    tracker, _ = follow(log.bare(bar.format("0%", 0)))
+    assert tracker.current()[0] is PhaseId.COMPILE
+    tracker, _ = follow(log.bare(bar.format("25%", 2)))
+    assert tracker.current()[0] is PhaseId.GRAPHS
+
+
 def test_a_failure_is_told_with_its_rank_and_weight() -> None:
     log = journal().launched().connected().loading()
     log.scheduler_exception("TP3", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")

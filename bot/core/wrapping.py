@@ -1,0 +1,75 @@
+"""A log that went through another program: what that program put before every line is found and taken off.
+
+Log viewers, launchers and people who quote each add a prefix of their own: a time, a pod's name, `> `. No list
+of them is ever complete, but the engine's own stamp shows where it ends, and the next lines look alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bot.core.events import LogLine
+    from config.engine_file import EngineFile
+
+_LONGEST = 160  # characters; more is a line of its own
+_FEWEST = 3  # lines that must look alike
+_MOST = 8  # kinds of prefix in one log
+_VARIES = re.compile(r"(\d+|[A-Z]{2,}|[^\W\d]+|\s+|\W)")
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapping:
+    """What stands before the lines; None where nothing does."""
+
+    pattern: re.Pattern[str] | None
+
+    def unwrap(self, line: LogLine) -> LogLine:
+        """The line as the engine wrote it."""
+        match = self.pattern.match(line.reading) if self.pattern is not None else None
+        return line if match is None else replace(line, reading=line.reading[match.end() :])
+
+
+def find_wrapping(engine: EngineFile, readings: Iterable[str]) -> Wrapping:
+    """Look at the beginning of a log. Most stamped lines must be wrapped, or none is."""
+    stamp = re.compile(engine.prefix.stamp.removeprefix("^"))
+    shapes: Counter[str] = Counter()
+    bare = 0
+    for reading in readings:
+        match = (
+            stamp.search(reading, 0, _LONGEST + 60)
+            if any(each in reading for each in engine.prefix.has)
+            else None
+        )
+        if match is None:
+            continue
+        before = reading[: match.start()]
+        if before and "%" not in before and len(before) <= _LONGEST:
+            shapes[_shape(before)] += 1
+        else:
+            bare += not before
+    common = [shape for shape, count in shapes.most_common(_MOST) if count >= _FEWEST]
+    if not common or sum(shapes[shape] for shape in common) <= bare:
+        return Wrapping(None)
+    return Wrapping(re.compile("|".join(common)))
+
+
+def _shape(before: str) -> str:
+    """Numbers and words in capitals vary from line to line. On an empty line the last blanks may miss."""
+    bare = before.rstrip()
+    blanks = re.escape(before[len(bare) :])
+    pieces = [_piece(piece) for piece in _VARIES.findall(bare)]
+    return "".join(pieces) + (f"(?:{blanks}|$)" if blanks else "")
+
+
+def _piece(piece: str) -> str:
+    if piece.isdigit():
+        return r"\d+"
+    if piece.isspace():
+        return r"\s+"
+    return "[A-Z]+" if piece.isupper() and len(piece) > 1 else re.escape(piece)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from bot.core.events import LogLine
+from bot.core.wrapping import find_wrapping
+from config.engine_file import load_engine
+from tests.support.journals import journal, tp
+
+ENGINE = load_engine("sglang")
+TEXTS = [
+    *journal("0.5.8", tp(2)).launched().connected().loading().lines,
+    "Traceback (most recent call last):",
+    '  File "/opt/engine/loader.py", line 7, in load_model',
+    "",
+    "KeyError: 'layers.1'",
+]
+PREFIXES = [
+    ("> ", "> "),
+    ("    ", "    "),
+    ("May 29, 2026 @ 23:49:47.892    ", "May 30, 2026 @ 00:01:02.003    "),
+    ("2026-05-29 23:49:47,123 - launcher - INFO - ", "2026-05-29 23:50:01,9 - launcher - WARNING - "),
+    ("(Engine pid=4242, ip=192.0.2.7) ", "(Engine pid=77, ip=192.0.2.8) "),
+    ("kimi-0 sglang ", "kimi-0 sglang "),
+    ("[pod/kimi-0/engine] ", "[pod/kimi-0/engine] "),
+]
+
+
+def unwrapped(texts: list[str]) -> list[str]:
+    wrapping = find_wrapping(ENGINE, texts)
+    return [wrapping.unwrap(LogLine(text=text, reading=text)).reading for text in texts]
+
+
+@pytest.mark.parametrize(("first", "later"), PREFIXES)
+def test_what_another_program_put_before_every_line_is_taken_off(first: str, later: str) -> None:
+    half = len(TEXTS) // 2
+    wrapped = [first + text for text in TEXTS[:half]] + [later + text for text in TEXTS[half:]]
+    assert unwrapped(wrapped) == TEXTS
+
+
+def test_an_empty_line_may_have_lost_its_blanks() -> None:
+    assert unwrapped([("> " + text).rstrip() for text in TEXTS]) == TEXTS
+
+
+def test_the_text_stays_whole() -> None:
+    wrapped = ["> " + text for text in TEXTS]
+    line = find_wrapping(ENGINE, wrapped).unwrap(LogLine(text=wrapped[0], reading=wrapped[0]))
+    assert line.text == wrapped[0]
+
+
+def test_a_bare_log_stays_as_it_is() -> None:
+    assert unwrapped(TEXTS) == TEXTS
+    assert find_wrapping(ENGINE, TEXTS).pattern is None
+    assert find_wrapping(ENGINE, []).pattern is None
+
+
+def test_a_few_quoted_lines_are_no_wrapping() -> None:
+    texts = [*TEXTS, *("> " + text for text in TEXTS[:3])]
+    assert unwrapped(texts) == texts
+
+
+def test_a_bar_before_a_stamp_is_no_wrapping() -> None:
+    bar = " 29%|##        | 8/28 [00:14<00:25,  1.30s/it]"
+    texts = [bar + text for text in TEXTS[:6]]
+    assert unwrapped(texts) == texts
+
+
+def test_vllms_stamp_is_found_too() -> None:
+    texts = [f"INFO 05-29 23:49:0{at} [core.py:1] something" for at in range(5)]
+    wrapping = find_wrapping(load_engine("vllm"), [f"kimi-0 | {text}" for text in texts])
+    line = LogLine(text="kimi-0 | plain", reading="kimi-0 | plain")
+    assert wrapping.unwrap(line).reading == "plain"
