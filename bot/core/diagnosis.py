@@ -28,6 +28,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
 _FRAME = re.compile(r'\s+File "[^"]*", line \d+, in \S')
+_DUMPED = re.compile(r'\s+File "[^"]*", line \d+ in \S')  # by faulthandler: without a comma
 _STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 # The outermost frame of an exception that ends its process: a script, a module run as one, a spawned child.
 _OUTERMOST = re.compile(
@@ -108,6 +109,7 @@ class Suspects:
         elif _TRACEBACK in line.reading:
             self._open(process)
         else:
+            self._read_dump(line.reading)
             if trace is None and _FRAME.match(line.reading):
                 trace = self.state.traces[process] = Trace()  # the log begins within a traceback
             if trace is not None:
@@ -151,6 +153,14 @@ class Suspects:
             phase = self._engine.phase_of_frame(text) if self._engine is not None else None
             trace.phase = PhaseId(phase) if phase else trace.phase
 
+    def _read_dump(self, text: str) -> None:
+        """The stack a crash leaves, where the log shows no phases: its first known function tells."""
+        crash = next((each for each in self.state.suspects if each.phase is PhaseId.PROCESS), None)
+        if crash is None or not crash.fatal or self._engine is None or not _DUMPED.match(text):
+            return
+        phase = self._engine.phase_of_frame(text)
+        crash.phase = PhaseId(phase) if phase else crash.phase
+
     def _accuse(
         self, said: FailureSaid, process: str, *, announces: bool, where: tuple[PhaseId, Role]
     ) -> None:
@@ -176,6 +186,7 @@ class Suspects:
             suspect.phase = said.phase or suspect.phase
         else:
             self._add_line(trace.suspect, said.text)
+            trace.phase = said.phase or trace.phase
         if first and trace.frame:
             self._add_line(trace.suspect, trace.frame)
         if self.state.suspects[trace.suspect].phase is PhaseId.PROCESS and trace.phase is not None:

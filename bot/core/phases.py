@@ -209,6 +209,7 @@ class Tracker:
             if not hit.rule.opens or spans.find(phase) is not None:
                 return
             index = self._open(phase, Role.TARGET, scene)
+            self._prove(rule, scene)
         progress = Progress(int(hit.match["done"]), int(hit.match["total"]))
         if spans.progress(index, progress):
             self._leave_nested(rule, scene)

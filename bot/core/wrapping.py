@@ -1,7 +1,7 @@
 """A log that went through another program: what that program put before every line is found and taken off.
 
-Log viewers, launchers and people who quote each add a prefix of their own: a time, a pod's name, `> `. No list
-of them is ever complete, but the engine's own stamp shows where it ends, and the next lines look alike.
+Log viewers, launchers and people who quote each add a prefix of their own: a time, a pod's name, `> `. No
+list of them is ever complete, but the engine's own stamp shows where it ends, and the next lines look alike.
 """
 
 from __future__ import annotations

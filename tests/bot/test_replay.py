@@ -161,7 +161,7 @@ def test_death_without_a_traceback_is_failure(end: str) -> None:
             "gpu-fault",
         ),
         (
-            "[rank1]:[E529 ProcessGroupNCCL.cpp:1] Process group watchdog thread terminated with exception: x",
+            "[rank1]:[E529 ProcessGroupNCCL.cpp:1] Process group watchdog thread terminated with exception: ",
             "unknown",
         ),
     ],
@@ -204,6 +204,31 @@ def test_a_wrapped_log_is_read_as_a_bare_one() -> None:
     outcome = run(wrapped)
     assert (outcome.state, outcome.phase) == ("failed", "weights")
     assert outcome.cause == run(log).cause
+
+
+def test_a_log_that_begins_amid_service_stays_there() -> None:
+    head = "[2026-05-29 23:49:47 TP0] Prefill batch. #new-seq: 1, #new-token: 7\nsomething nobody knows\n"
+    assert (run(head).state, run(head).phase) == ("ready", "ready")
+    died = run(head + "Fatal Python error: Segmentation fault\n")
+    assert (died.state, died.phase) == ("failed", "ready")
+
+
+def test_a_log_that_begins_with_a_bar_stands_where_the_bar_is() -> None:
+    outcome = run("something nobody knows\nCapturing batches:  30%|##  | 3/10 [00:05<00:01,  2.50it/s]\n")
+    assert (outcome.state, outcome.phase) == ("starting", "graphs")
+
+
+def test_the_stack_of_a_crash_tells_its_phase_where_nothing_else_does() -> None:
+    stack = [
+        "Current thread 0x00007f01 (most recent call first):",
+        '  File "/opt/engine/kernel.py", line 4 in forward',
+        '  File "/opt/engine/scheduler.py", line 9 in event_loop_overlap',
+        '  File "/opt/engine/loader.py", line 9 in load_model',
+    ]
+    outcome = run("\n".join(["Fatal Python error: Segmentation fault", "", *stack]))
+    assert (outcome.state, outcome.phase) == ("failed", "ready")
+    log = journal().launched().connected().loading().bare("Fatal Python error: Segmentation fault", *stack)
+    assert run(log).phase == "weights"
 
 
 def test_the_diffusion_servers_stamp_has_no_year() -> None:

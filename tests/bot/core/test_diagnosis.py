@@ -252,3 +252,13 @@ def test_a_log_may_begin_within_a_traceback() -> None:
     assert cause is not None
     assert cause.phase is PhaseId.WEIGHTS
     assert cause.evidence[:2] == ("KeyError: 'layers.1'", log.lines[0].strip())
+
+
+def test_a_later_exception_of_a_chain_may_tell_the_phase() -> None:
+    log = journal().bare('  File "/opt/engine/x.py", line 3, in forward', "RuntimeError: shapes differ", "")
+    log.bare("During handling of the above exception, another exception occurred:", "")
+    log.bare("Traceback (most recent call last):", '  File "/opt/engine/x.py", line 9, in run')
+    cause = accuse(log.bare("Exception: Capture cuda graph failed: shapes differ")).cause()
+    assert cause is not None
+    assert cause.phase is PhaseId.GRAPHS
+    assert cause.evidence[0] == "RuntimeError: shapes differ"
