@@ -45,6 +45,7 @@ class Piece:
     events: tuple[Event, ...]
     member: Member | None = None
     position: Position | None = None
+    fault: Exception | None = None  # of our own: the source broke and brings nothing more
 
 
 Inbox: TypeAlias = asyncio.Queue[Piece]
@@ -70,31 +71,32 @@ async def follow_journal(link: Link, inbox: Inbox, *, redactor: Redactor) -> Non
     retry = _FIRST_RETRY
     while True:
         link.following_since = asyncio.get_running_loop().time()
-        try:
-            if await _follow_once(link, inbox, redactor=redactor):
-                retry = _FIRST_RETRY
-            error: HostError = HostUnreachable(link.host.name, f"{link.host.name}: the journal ended")
-        except HostError as caught:
-            error = caught
+        alive, error = await _follow_once(link, inbox, redactor=redactor)
         link.following_since = None
+        retry = _FIRST_RETRY if alive else retry
         log.warning("journal_lost", member=link.member, error=str(error), retry_in=retry)
         await _tell_lost(link, inbox, error=error)
         await asyncio.sleep(retry)
         retry = min(retry * 2, _LONGEST_RETRY)
 
 
-async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> bool:
-    """Until the stream ends; True when it brought anything."""
+async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple[bool, HostError]:
+    """Until the stream ends: whether it brought anything, and why it ended."""
     decoder = Decoder(redactor, position=link.position)
     # Before the first whole line there is no cursor to seek to: the start is then read from its beginning.
     known = link.position if link.position is not None and link.position.cursor is not None else None
-    stream = link.host.follow_journal(link.unit, scope=link.scope, position=known, invocation=link.invocation)
     alive = False
-    async for data in stream:
-        alive = True
-        await _tell_restored(link, inbox)
-        await _deliver(link, inbox, decoder=decoder, data=data)
-    return alive
+    try:
+        stream = link.host.follow_journal(
+            link.unit, scope=link.scope, position=known, invocation=link.invocation
+        )
+        async for data in stream:
+            alive = True
+            await _tell_restored(link, inbox)
+            await _deliver(link, inbox, decoder=decoder, data=data)
+    except HostError as error:
+        return alive, error
+    return alive, HostUnreachable(link.host.name, f"{link.host.name}: the journal ended")
 
 
 async def _tell_lost(link: Link, inbox: Inbox, *, error: HostError) -> None:

@@ -1,0 +1,197 @@
+"""What the sources put on the queue, and how they come back after a loss."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot import sources
+from bot.core.events import (
+    Event,
+    HostLost,
+    HostRestored,
+    LineRead,
+    ProbeAnswered,
+    SmokeFinished,
+    UnitObserved,
+)
+from bot.core.redact import Redactor
+from bot.errors import CommandTimedOut, HostUnreachable
+from bot.sources import Inbox, Link, Piece
+from tests.support.carriers import MEMBER, NEW, RUNNING, SECRET, UNIT, UP, MemoryHost, ScriptedProbe
+from tests.support.journal_entries import make_cursor, make_entry, write_entries
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bot.clients.probe import Probe
+    from bot.clients.ssh import Host
+
+pytestmark = pytest.mark.looptime
+GONE = HostUnreachable("llm-two", "llm-two: no connection: reset")
+E = TypeVar("E", bound=Event)
+
+
+@dataclass
+class Wire:
+    """One link to a host, and what was heard over it."""
+
+    host: MemoryHost
+    link: Link
+    inbox: Inbox
+
+    async def pieces(self, number: int) -> list[Piece]:
+        async with asyncio.timeout(3600):
+            return [await self.inbox.get() for _ in range(number)]
+
+    async def heard(self, kind: type[E], number: int) -> list[E]:
+        """The next `number` events of that kind; others are dropped."""
+        found: list[E] = []
+        async with asyncio.timeout(3600):
+            while len(found) < number:
+                piece = await self.inbox.get()
+                found.extend(event for event in piece.events if isinstance(event, kind))
+        return found
+
+
+def make_wire(*, room: int = 0) -> Wire:
+    host = MemoryHost([])
+    return Wire(host, Link(MEMBER, UNIT, "system", cast("Host", host)), asyncio.Queue(room))
+
+
+@asynccontextmanager
+async def following(*, room: int = 0) -> AsyncIterator[Wire]:
+    wire = make_wire(room=room)
+    work = sources.follow_journal(wire.link, wire.inbox, redactor=Redactor((SECRET,)))
+    task = asyncio.create_task(work)
+    try:
+        yield wire
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_lines_come_masked_with_the_place_where_the_journal_stands() -> None:
+    async with following() as wire:
+        wire.host.say(1, "Load weight begin.")
+        wire.host.say(2, f"api_key={SECRET}")
+        first, second = await wire.pieces(2)
+    [event] = first.events
+    assert isinstance(event, LineRead)
+    assert (event.member, event.line.reading, event.line.invocation) == (MEMBER, "Load weight begin.", NEW)
+    assert first.member == MEMBER
+    assert first.position is not None
+    assert first.position.cursor == make_cursor(1)
+    [event] = second.events
+    assert isinstance(event, LineRead)
+    assert SECRET not in event.line.text
+    assert [line.reading for line in wire.link.ring] == ["Load weight begin.", event.line.reading]
+
+
+async def test_a_piece_of_an_entry_says_nothing_until_the_rest_came() -> None:
+    data = write_entries(make_entry(1, "one line"))
+    async with following() as wire:
+        wire.host.journals[UNIT].put_nowait(data[:40])
+        await asyncio.sleep(5)
+        assert wire.inbox.empty()
+        wire.host.journals[UNIT].put_nowait(data[40:])
+        [line] = await wire.heard(LineRead, 1)
+    assert line.line.reading == "one line"
+
+
+@pytest.mark.parametrize("error", [GONE, None])
+async def test_a_lost_journal_is_told_and_taken_up_at_its_last_place(error: HostUnreachable | None) -> None:
+    async with following() as wire:
+        wire.host.say(1, "first")
+        wire.host.cut(error)
+        wire.host.say(1, "first")  # the host hands over the entry of the cursor again
+        wire.host.say(2, "second")
+        _, lost, restored, second = await wire.pieces(4)
+        assert lost.events == (HostLost(MEMBER, str(error) if error else "llm-two: the journal ended"),)
+        assert restored.events == (HostRestored(MEMBER),)
+        assert [event.line.reading for event in second.events if isinstance(event, LineRead)] == ["second"]
+        (first, _), (position, _), *_ = wire.host.follows
+        assert first is None
+        assert position is not None
+        assert position.cursor == make_cursor(1)
+
+
+async def test_attempts_come_at_growing_distances_up_to_the_longest() -> None:
+    async with following() as wire:
+        with capture_logs() as logs:
+            for _ in range(9):
+                wire.host.cut(GONE)
+            await wire.heard(HostLost, 9)
+        times = wire.host.follow_times
+    gaps = [round(later - sooner, 1) for sooner, later in pairwise(times)]
+    assert gaps == [0.5, 1, 2, 4, 8, 15, 15, 15]
+    assert {entry["event"] for entry in logs} == {"journal_lost"}
+
+
+async def test_a_journal_that_brought_something_is_retried_soon_again() -> None:
+    async with following() as wire:
+        for _ in range(6):
+            wire.host.cut(GONE)
+        wire.host.say(1, "back again")
+        wire.host.cut(GONE)
+        wire.host.say(2, "and again")
+        await wire.heard(LineRead, 2)
+        times = wire.host.follow_times
+    assert round(times[-1] - times[-2], 1) == 0.5
+
+
+async def test_a_host_that_talks_faster_than_we_think_waits() -> None:
+    async with following(room=2) as wire:
+        for number in range(1, 9):
+            wire.host.say(number, f"line {number}")
+        await asyncio.sleep(60)
+        assert wire.inbox.qsize() == 2
+        assert wire.host.journals[UNIT].qsize() == 5
+        lines = await wire.heard(LineRead, 8)
+    assert [event.line.reading for event in lines] == [f"line {number}" for number in range(1, 9)]
+
+
+async def test_an_observation_is_what_systemd_says() -> None:
+    wire = make_wire()
+    wire.host.units[UNIT] = replace(RUNNING, restarts=3)
+    await sources.observe_unit(wire.link, wire.inbox)
+    assert wire.inbox.get_nowait() == Piece((UnitObserved(MEMBER, wire.host.units[UNIT]),))
+
+
+async def test_a_host_that_does_not_answer_is_a_fact_too() -> None:
+    wire = make_wire()
+    wire.host.show_error = CommandTimedOut("llm-two", "llm-two: hung")
+    await sources.observe_unit(wire.link, wire.inbox)
+    assert wire.inbox.get_nowait() == Piece((HostLost(MEMBER, "llm-two: hung"),))
+    assert wire.link.lost
+
+
+async def test_a_quiet_journal_that_is_followed_again_is_restored_by_an_observation() -> None:
+    async with following() as wire:
+        wire.host.cut(GONE)
+        await wire.heard(HostLost, 1)
+        await sources.observe_unit(wire.link, wire.inbox)  # nobody follows yet: the host alone is no proof
+        assert [type(event) for event in wire.inbox.get_nowait().events] == [UnitObserved]
+        await asyncio.sleep(0.6)
+        await sources.observe_unit(wire.link, wire.inbox)  # it may end at once again
+        assert [type(event) for event in wire.inbox.get_nowait().events] == [UnitObserved]
+        await asyncio.sleep(1.5)
+        await sources.observe_unit(wire.link, wire.inbox)
+        assert wire.inbox.get_nowait().events == (HostRestored(MEMBER),)
+        assert [type(event) for event in wire.inbox.get_nowait().events] == [UnitObserved]
+        await sources.observe_unit(wire.link, wire.inbox)
+        assert [type(event) for event in wire.inbox.get_nowait().events] == [UnitObserved]
+
+
+async def test_the_engine_s_answers_are_facts() -> None:
+    wire, probe = make_wire(), ScriptedProbe()
+    await sources.ask_engine(cast("Probe", probe), wire.inbox)
+    await sources.run_smoke(cast("Probe", probe), wire.inbox)
+    assert wire.inbox.get_nowait() == Piece((ProbeAnswered(UP),))
+    assert wire.inbox.get_nowait() == Piece((SmokeFinished(probe.result),))
