@@ -116,8 +116,14 @@ class Running:
         self.ground.outbox.wake()
 
     def _follow(self, link: Link) -> asyncio.Task[None]:
-        work = sources.follow_journal(link, self.inbox, redactor=self.ground.make_redactor())
-        return self.ground.tasks.spawn(f"{self.operation.service} journal {link.member}", work)
+        return self.ground.tasks.spawn(f"{self.operation.service} journal {link.member}", self._hear(link))
+
+    async def _hear(self, link: Link) -> None:
+        """A reader that breaks must break the whole: a thread that falls silent looks like a stall."""
+        try:
+            await sources.follow_journal(link, self.inbox, redactor=self.ground.make_redactor())
+        except Exception as error:  # noqa: BLE001 - raised again where the operation ends
+            await self.inbox.put(sources.Piece((), fault=error))
 
     async def _take(self) -> list[Piece]:
         pieces = [await self.inbox.get()]
@@ -128,6 +134,8 @@ class Running:
     def _handle(self, pieces: Sequence[Piece]) -> list[Action]:
         actions: list[Action] = []
         for piece in pieces:
+            if piece.fault is not None:
+                raise piece.fault
             now = self.ground.clock.now()
             for event in piece.events:
                 actions.extend(self.startup.handle(event, now))

@@ -260,10 +260,16 @@ class Startups:
         """The thread stands before the unit is touched; a Slack that does not answer delays it, no more."""
         try:
             async with asyncio.timeout(_ROOT_WITHIN):
-                while await self.ground.store.address(operation) is None:  # noqa: ASYNC110 - Redis alone knows
+                while not await self._root_stands(operation):  # noqa: ASYNC110 - Redis alone knows
                     await asyncio.sleep(0.05)  # any process may be the one that posts it
         except TimeoutError:
             log.warning("root_not_posted_yet", operation=operation)
+
+    async def _root_stands(self, operation: OperationId) -> bool:
+        try:
+            return await self.ground.store.address(operation) is not None
+        except StoreUnavailable:
+            return False
 
     # After a crash.
 
