@@ -77,6 +77,7 @@ class Rule(Part):
     other_node: bool = False  # counts only on a node that is not the first of several
     opens: bool = False  # of progress: shows that the phase is under way even if its begin was not seen
     oldest: bool = False  # of an end: the earliest round that is still open, not the latest
+    everyone: bool = False  # of an end: it speaks for every rank, whoever says it
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Self:

@@ -191,6 +191,8 @@ class Tracker:
     def _end(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
         spans, phase, rank = self.state.spans, PhaseId(rule.id), scene.rank
         role = Role(hit.rule.role) if hit.rule.role else None
+        if hit.rule.everyone:
+            spans.prove_over_all(phase, scene.at)
         held = spans.holding(rank, phase, role)
         if held:
             spans.leave(held[0 if hit.rule.oldest else -1], rank, scene.at)

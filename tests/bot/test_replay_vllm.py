@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+
+from bot.replay import Outcome, replay
+
+HOUR = timedelta(hours=1)
+
+
+def run(log: str, *, idle: timedelta | None = None) -> Outcome:
+    return replay(io.BytesIO(log.encode()), engine="auto", idle=idle)
+
+
+VLLM = """\
+(APIServer pid=1) INFO 05-29 23:49:01 [api_server.py:10] vLLM API server version 0.19.1
+(EngineCore pid=2) INFO 05-29 23:49:05 [core.py:58] Initializing a V1 LLM engine (v0.19.1) with x
+(Worker_TP0 pid=3) INFO 05-29 23:49:09 [parallel_state.py:9] world_size=2 rank=0 local_rank=0 backend=nccl
+(Worker_TP0 pid=3) INFO 05-29 23:49:10 [gpu_model_runner.py:11] Starting to load model m...
+(Worker_TP0 pid=3) Loading safetensors checkpoint shards:  50% Completed | 2/4 [00:06<00:06,  3.00s/it]
+(Worker_TP0 pid=3) INFO 05-29 23:49:30 [gpu_model_runner.py:12] Model loading took 14.25 GiB and 20.00 seconds
+(Worker_TP1 pid=4) INFO 05-29 23:49:30 [gpu_model_runner.py:12] Model loading took 14.25 GiB and 20.00 seconds
+(Worker_TP0 pid=3) INFO 05-29 23:49:31 [backends.py:4] Using cache directory: /c for vLLM's torch.compile
+(Worker_TP0 pid=3) INFO 05-29 23:49:50 [monitor.py:4] torch.compile took 19.00 s in total
+(Worker_TP0 pid=3) INFO 05-29 23:49:52 [gpu_worker.py:4] Available KV cache memory: 40.00 GiB
+(EngineCore pid=2) INFO 05-29 23:49:53 [kv_cache_utils.py:4] GPU KV cache size: 1,000 tokens
+Capturing CUDA graphs (decode, FULL):  50%|#####     | 2/4 [00:01<00:01,  2.00it/s]
+(Worker_TP0 pid=3) INFO 05-29 23:49:58 [gpu_model_runner.py:4] Graph capturing finished in 5 secs
+(EngineCore pid=2) INFO 05-29 23:49:59 [core.py:4] init engine (profile, create kv cache, warmup model) took 9
+(APIServer pid=1) INFO:     Started server process [1]
+(APIServer pid=1) INFO:     Application startup complete.
+"""
+
+
+def test_vllm_is_recognised_and_followed() -> None:
+    outcome = run(VLLM)
+    assert (outcome.engine, outcome.state) == ("vllm", "ready")
+    named = [record.phase for record in outcome.phases if record.phase != "process"]
+    assert named == ["distributed", "weights", "compile", "memory", "graphs", "server"]
+    weights = next(each for each in outcome.to_json()["phases"] if each["id"] == "weights")
+    assert (weights["seconds"], weights["started"]) == (20.0, None)  # its times have no year
+    cut = run(VLLM.partition("torch.compile took")[0].rpartition("\n")[0], idle=HOUR)
+    assert (cut.state, cut.phase) == ("stalled", "compile")
+
+
+def test_vllms_memory_is_over_when_the_core_says_so() -> None:
+    head = VLLM.partition("Capturing CUDA graphs")[0]
+    worker = "(Worker_TP1 pid=4) INFO 05-29 23:49:52 [gpu_worker.py:4] Available KV cache memory: 40.00 GiB\n"
+    head = head.replace(
+        "(EngineCore pid=2) INFO 05-29 23:49:53", worker + "(EngineCore pid=2) INFO 05-29 23:49:53"
+    )
+    assert (run(head).state, run(head).phase) == ("starting", "graphs")
+    twice = (
+        "(EngineCore pid=2) INFO 05-29 23:49:53 [kv_cache_utils.py:5] Maximum concurrency for 9 tokens: 3x\n"
+    )
+    assert run(head + twice).phase == "graphs"
+    eager = head.replace(
+        "version 0.19.1\n", "version 0.19.1\n(APIServer pid=1) args: Namespace(enforce_eager=True)\n", 1
+    )
+    assert run(eager).phase == "server"
+    tuning = "2026-05-29 23:49:54,123 - INFO - flashinfer.jit: [Autotuner]: Autotuning process starts"
+    assert run(head + tuning).phase == "compile"
+
+
+def test_vllms_port_is_taken_when_it_serves() -> None:
+    outcome = run(
+        VLLM + "(APIServer pid=1) ERROR:    [Errno 98] bind on ('0.0.0.0', 8000): address already in use\n"
+    )
+    assert (outcome.state, outcome.phase) == ("failed", "server")
+
+
+def test_vllms_failure_is_the_first_one() -> None:
+    head = VLLM.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:52")[0]
+    core = "(EngineCore pid=2) ERROR 05-29 23:49:53 [core.py:4] "
+    texts = [
+        "EngineCore failed to start.",
+        "Traceback (most recent call last):",
+        '  File "/opt/core.py", line 1, in _initialize_kv_caches',
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+    ]
+    api = "(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above.\n"
+    outcome = run(head + "".join(f"{core}{text}\n" for text in texts) + api)
+    assert (outcome.state, outcome.phase) == ("failed", "memory")
+    assert outcome.cause is not None
+    assert outcome.cause.id == "kv-cache-memory"
