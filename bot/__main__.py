@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from bot.app import faults_of_parts
 from bot.check import check, render_findings
 from bot.errors import ConfigurationInvalid, KimiError
 from bot.host_setup import render_host_setup
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
+T = TypeVar("T")
 MANIFEST = Path(__file__).parent.parent / "config" / "slack-manifest.json"
 BAD_CONFIGURATION = 2
 INTERRUPTED = 130
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit status is part of the public contract."""
     options = make_parser().parse_args(arguments)
     try:
-        return int(options.command(options))
+        return _run_command(options)
     except ConfigurationInvalid as error:
         _complain(*error.faults)
         return BAD_CONFIGURATION
@@ -49,6 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # `kimi-bot … | head`: nobody reads any more, and Python must not complain of it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _run_command(options: argparse.Namespace) -> int:
+    status = int(options.command(options))
+    sys.stdout.flush()  # now, while a reader that left is no error
+    return status
 
 
 def _complain(*lines: str) -> None:
@@ -91,19 +99,23 @@ def _describe_run(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     listen = parse_listen(options.listen) if options.http else None
     path = _path(options)
-    configuration, settings = None, None
     faults: list[str] = []
-    try:
-        configuration = load_configuration(path)
-    except ConfigurationInvalid as error:
-        faults.extend(error.faults)
-    try:
-        settings = read_settings(os.environ, http=options.http)
-    except ConfigurationInvalid as error:
-        faults.extend(error.faults)
-    if configuration is None or settings is None:
+    configuration = _gather(faults, lambda: load_configuration(path))
+    settings = _gather(faults, lambda: read_settings(os.environ, http=options.http))
+    if configuration is not None:
+        faults.extend(faults_of_parts(configuration, os.environ, folder=path.parent))
+    if configuration is None or settings is None or faults:
         raise ConfigurationInvalid(tuple(faults))
     return asyncio.run(run(configuration, settings, folder=path.parent, listen=listen))
+
+
+def _gather(faults: list[str], read: Callable[[], T]) -> T | None:
+    """What `read` returns; its faults beside those of the others where it cannot."""
+    try:
+        return read()
+    except ConfigurationInvalid as error:
+        faults.extend(error.faults)
+        return None
 
 
 # demo

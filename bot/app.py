@@ -14,6 +14,7 @@ from slack_bolt.app.async_app import AsyncApp
 
 from bot.clients.probe import Probe
 from bot.clients.slack import Directory, Outbox, connect_slack
+from bot.clients.slack_calls import sending
 from bot.clients.ssh import Host
 from bot.clients.store import Store
 from bot.clock import Clock
@@ -81,9 +82,9 @@ class App:
         self._stack.push_async_callback(store.close)
         client = connect_slack(self._settings.bot_token.get_secret_value(), self._settings.slack_api_url)
         outbox = Outbox(client, store)
+        ground = self._lay_ground(store, outbox)  # closed last: to a task, a closed host is a lost one
         self._stack.push_async_callback(self.tasks.close, grace=_GRACE)
         self._stack.push_async_callback(outbox.drain, _GRACE)
-        ground = self._lay_ground(store, outbox)
         startups = self._startups = Startups(ground)
         self.tasks.spawn("outbox", outbox.run(), vital=True)
         taken_up = await startups.resume()
@@ -163,14 +164,20 @@ class App:
         token = self._settings.app_token
         for _ in range(_CONNECTIONS):
             handler = AsyncSocketModeHandler(app, token.get_secret_value() if token else None)
-            await handler.connect_async()
             self._stack.push_async_callback(handler.close_async)
+            with sending("apps.connections.open"):
+                await handler.connect_async()  # type: ignore[no-untyped-call]
 
     async def _serve_http(self, app: AsyncApp, listen: Listen) -> None:
         runner = web.AppRunner(app.web_app(path=HTTP_PATH))
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
-        await web.TCPSite(runner, listen.host, listen.port).start()
+        try:
+            await web.TCPSite(runner, listen.host, listen.port).start()
+        except OSError as error:
+            raise ConfigurationInvalid((f"--listen: {error.strerror or error}",)) from error
+        host, port = runner.addresses[0][:2]
+        log.info("listening", host=host, port=port, path=HTTP_PATH)
 
 
 def load_engines_of(
@@ -209,3 +216,19 @@ def read_keys(configuration: Configuration, environ: Mapping[str, str]) -> dict[
     if faults:
         raise ConfigurationInvalid(tuple(dict.fromkeys(faults)))
     return keys
+
+
+def faults_of_parts(
+    configuration: Configuration, environ: Mapping[str, str], *, folder: Path | None
+) -> tuple[str, ...]:
+    """What is wrong with the engine files and the keys that the configuration names."""
+    faults: list[str] = []
+    for read in (
+        lambda: load_engines_of(configuration, folder=folder),
+        lambda: read_keys(configuration, environ),
+    ):
+        try:
+            read()
+        except ConfigurationInvalid as error:
+            faults.extend(error.faults)
+    return tuple(faults)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.app import load_engines_of, read_keys
+from bot.app import faults_of_parts
 from bot.clients.probe import Probe
 from bot.clients.slack import connect_slack
 from bot.clients.slack_account import look_up_account
@@ -70,12 +70,16 @@ async def check(path: Path, environ: Mapping[str, str], *, offline: bool) -> lis
 
 
 def _configuration(path: Path, environ: Mapping[str, str], findings: list[Finding]) -> Configuration | None:
+    faults: list[str] = []
+    configuration = None
     try:
         configuration = load_configuration(path)
-        load_engines_of(configuration, folder=path.parent)
-        read_keys(configuration, environ)
     except ConfigurationInvalid as error:
-        findings.extend(Finding("configuration", good=False, words=fault) for fault in error.faults)
+        faults.extend(error.faults)
+    if configuration is not None:
+        faults.extend(faults_of_parts(configuration, environ, folder=path.parent))
+    findings.extend(Finding("configuration", good=False, words=fault) for fault in faults)
+    if configuration is None or faults:
         return None
     counted = f"{len(configuration.services)} services on {len(configuration.hosts)} hosts"
     findings.append(Finding("configuration", good=True, words=f"{path}: {counted}"))
