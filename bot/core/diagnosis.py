@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 
 _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")
-_FRAME = re.compile(r'\s+File "[^"]*", line \d+, in \S')
-_DUMPED = re.compile(r'\s+File "[^"]*", line \d+ in \S')  # by faulthandler: without a comma
+# Classes have a capital; the few that have none are named. Code that lost its indentation is no exception.
+_EXCEPTION = re.compile(r"(?:\w+\.)*(?:[A-Z]\w*|(?<=\.)(?:error|gaierror|herror|timeout))(?:: |:?$)")
+_FRAME = re.compile(r'\s*File "[^"]*", line \d+, in \S')
+_DUMPED = re.compile(r'\s*File "[^"]*", line \d+ in \S')  # by faulthandler: without a comma
 _STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 # The outermost frame of an exception that ends its process: a script, a module run as one, a spawned child.
 _OUTERMOST = re.compile(
     r'in (?:_run_module_as_main|spawn_main|_bootstrap)$|(?:launch_server|/bin/[\w.-]+|api_server)(?:\.py)?", '
     r"line \d+, in <module>$"
 )
+_ORDER = list(PhaseId)
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
 _MOST_LINES = 8
 _LONGEST = 1000
@@ -135,7 +137,7 @@ class Suspects:
             return
         if _CHAINED.match(text):
             trace.chained = True
-        elif trace.awaiting and text[0] in " \t":
+        elif trace.awaiting and (text[0] in " \t" or _FRAME.match(text)):
             self._read_frame(trace, text.strip())
         elif trace.awaiting and _EXCEPTION.match(text) and not said.stamped:
             failure = FailureSaid(said.tag or MAIN_RANK, text, fatal=False, secondary=False)
@@ -189,10 +191,16 @@ class Suspects:
             trace.phase = said.phase or trace.phase
         if first and trace.frame:
             self._add_line(trace.suspect, trace.frame)
-        if self.state.suspects[trace.suspect].phase is PhaseId.PROCESS and trace.phase is not None:
-            self.state.suspects[trace.suspect].phase = trace.phase  # the log shows no phases of its own
+        self._place(self.state.suspects[trace.suspect], trace.phase)
         trace.awaiting = trace.chained = trace.announced = False
         trace.rest = 3
+
+    def _place(self, suspect: Suspect, phase: PhaseId | None) -> None:
+        """The functions of a traceback tell more than a log in which its rank, or every rank, kept silent."""
+        if phase is None or (phase is PhaseId.READY and suspect.phase is not PhaseId.PROCESS):
+            return
+        if _ORDER.index(phase) > _ORDER.index(suspect.phase):
+            suspect.phase = phase
 
     # ---- the list -----------------------------------------------------------------------------------------
 

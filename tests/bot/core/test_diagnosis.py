@@ -262,3 +262,36 @@ def test_a_later_exception_of_a_chain_may_tell_the_phase() -> None:
     assert cause is not None
     assert cause.phase is PhaseId.GRAPHS
     assert cause.evidence[0] == "RuntimeError: shapes differ"
+
+
+def test_a_traceback_may_have_lost_its_indentation() -> None:
+    log = loading().say("Scheduler hit an exception: Traceback (most recent call last):", "TP1")
+    log.bare(
+        'File "/opt/engine/runner.py", line 3, in load_model', "self.loader: Loader = get_loader(", "else:"
+    )
+    log.bare("raise RuntimeError(f'no: {x}')", "RuntimeError: no: 7")
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.evidence[0] == "RuntimeError: no: 7"
+    assert 'File "/opt/engine/runner.py", line 3, in load_model' in cause.evidence
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["socket.gaierror: [Errno -2] Name or service not known", "zmq.error.Again", "struct.error: x", "Empty"],
+)
+def test_not_every_exception_is_called_error(text: str) -> None:
+    log = loading().bare("Traceback (most recent call last):", '  File "x.py", line 1, in f', text)
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.evidence[0] == text
+
+
+def test_the_functions_tell_the_phase_of_a_rank_that_kept_silent() -> None:
+    log = journal("0.5.8", tp(2)).launched()
+    log.say("Init torch distributed begin.", "TP0").say("Load weight begin. avail mem=9.00 GB", "TP0")
+    log.say("Scheduler hit an exception: Traceback (most recent call last):", "TP1")
+    log.bare('  File "/opt/engine/runner.py", line 3, in load_model', "KeyError: 'layers.1'")
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert (cause.rank, cause.phase) == ("TP1", PhaseId.WEIGHTS)
