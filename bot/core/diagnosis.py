@@ -111,9 +111,8 @@ class Suspects:
         elif _TRACEBACK in line.reading:
             self._open(process)
         else:
-            self._read_dump(line.reading)
-            if trace is None and _FRAME.match(line.reading):
-                trace = self.state.traces[process] = Trace()  # the log begins within a traceback
+            if '", line ' in line.reading:
+                trace = self._meet_frame(line.reading, process)
             if trace is not None:
                 self._read_on(trace, process, self._said(line.reading), where=(phase, role))
 
@@ -154,6 +153,14 @@ class Suspects:
             trace.frame = text
             phase = self._engine.phase_of_frame(text) if self._engine is not None else None
             trace.phase = PhaseId(phase) if phase else trace.phase
+
+    def _meet_frame(self, text: str, process: str) -> Trace | None:
+        """A frame: of the traceback that is open, of one whose beginning is not in the log, or of a crash."""
+        self._read_dump(text)
+        trace = self.state.traces.get(process)
+        if trace is None and _FRAME.match(text):
+            trace = self.state.traces[process] = Trace()
+        return trace
 
     def _read_dump(self, text: str) -> None:
         """The stack a crash leaves, where the log shows no phases: its first known function tells."""

@@ -153,6 +153,8 @@ def test_death_without_a_traceback_is_failure(end: str) -> None:
         ("zsh: segmentation fault  python3 -m sglang.launch_server", "segfault"),
         ("command terminated with exit code 137", "killed"),
         ("kimi-1 exited with code 137", "killed"),
+        ('python: /src/lib/Alloc.cpp:40: void f(int): Assertion `a != b && "no"\' failed.', "unknown"),
+        ("Failed: Cuda error /src/custom_all_reduce.cuh:368 'invalid argument'", "unknown"),
         ("kimi-1 exited with code 139", "segfault"),
         ("nvshmem initialization failed, exiting", "nccl"),
         (

@@ -83,3 +83,11 @@ def test_vllms_failure_is_the_first_one() -> None:
     assert (outcome.state, outcome.phase) == ("failed", "memory")
     assert outcome.cause is not None
     assert outcome.cause.id == "kv-cache-memory"
+
+
+def test_the_older_engine_is_recognised_without_its_head() -> None:
+    log = "INFO 02-11 10:25:32 model_runner.py:1110] Starting to load model m...\n"
+    outcome = run(log)
+    assert (outcome.engine, outcome.state, outcome.phase) == ("vllm", "starting", "weights")
+    log += "INFO 02-11 10:26:32 model_runner.py:1115] Loading model weights took 14.9 GB\n"
+    assert run(log).phase != "weights"
