@@ -329,7 +329,15 @@ def test_a_signal_that_hits_the_logger_is_no_root() -> None:
     assert run(log).state == "failed"
     outcome = run(log.bare("Killed"))
     assert outcome.cause is not None
-    assert outcome.cause.id == "killed"
+    assert outcome.cause.id == "child-died"
+
+
+def test_the_shells_word_is_the_last_and_not_the_first() -> None:
+    log = journal("0.5.8", tp(2)).launched().connected().loading()
+    log.bare("Traceback (most recent call last):", '  File "x.py", line 1, in f', "KeyError: 'layers.1'")
+    outcome = run(log.bars().sigquit().bare("Killed"))
+    assert outcome.cause is not None
+    assert outcome.cause.evidence[0] == "KeyError: 'layers.1'"
 
 
 _PIECES = st.one_of(
