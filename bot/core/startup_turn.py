@@ -28,7 +28,7 @@ class Turn:
         self.engine = engine
         self.state = state
         self.tracker = Tracker(engine, ranks=plan.ranks, state=state.tracker)
-        self.suspects = Suspects(state.suspects)
+        self.suspects = Suspects(state.suspects, engine=engine)
         self.changed = False  # the present should be shown
         self._out: list[Action] = []
 
@@ -112,7 +112,7 @@ class Turn:
         """What was read came from a run that systemd itself had begun just before the verb."""
         state = self.state
         self.tracker = Tracker(self.engine, ranks=self.plan.ranks)
-        self.suspects = Suspects()
+        self.suspects = Suspects(engine=self.engine)
         state.tracker, state.suspects = self.tracker.state, self.suspects.state
         state.fall, state.proof, state.lines = None, Proof(), 0
         state.last_lines.clear()
