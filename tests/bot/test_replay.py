@@ -236,6 +236,12 @@ def test_the_stack_of_a_crash_tells_its_phase_where_nothing_else_does() -> None:
     assert run(log).phase == "weights"
 
 
+def test_a_stamp_may_have_lost_its_time() -> None:
+    said = "Scheduler hit an exception: Traceback (most recent call last):\nKeyError: 'layers.1'"
+    outcome = run(f"[ TP2] Load weight begin. avail mem=9.00 GB\n[ TP2] {said}\n")
+    assert (outcome.state, outcome.phase, dict(outcome.ranks)) == ("failed", "weights", {"TP2": "weights"})
+
+
 def test_the_diffusion_servers_stamp_has_no_year() -> None:
     outcome = run("[05-29 23:49:07] server_args: {}\n[05-29 23:50:08] Rank 0 scheduler is dead. x\n")
     assert outcome.state == "failed"

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import io
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+from bot.core.events import LogLine, Member
+from bot.core.findings import NoiseRead
+from bot.core.phases import Tracker
 from bot.replay import Outcome, replay
+from config.engine_file import load_engine
 
 HOUR = timedelta(hours=1)
 
@@ -91,3 +95,10 @@ def test_the_older_engine_is_recognised_without_its_head() -> None:
     assert (outcome.engine, outcome.state, outcome.phase) == ("vllm", "starting", "weights")
     log += "INFO 02-11 10:26:32 model_runner.py:1115] Loading model weights took 14.9 GB\n"
     assert run(log).phase != "weights"
+
+
+def test_waiting_is_no_progress() -> None:
+    tracker = Tracker(load_engine("vllm"))
+    text = "(APIServer pid=1) DEBUG 05-29 23:49:11 [utils.py:9] Waiting for 1 local, 0 remote core engine proc(s)"
+    found = tracker.read(LogLine(text=text, reading=text), member=Member("log"), at=datetime.now(UTC))
+    assert found == (NoiseRead(),)
