@@ -99,6 +99,6 @@ def test_the_older_engine_is_recognised_without_its_head() -> None:
 
 def test_waiting_is_no_progress() -> None:
     tracker = Tracker(load_engine("vllm"))
-    text = "(APIServer pid=1) DEBUG 05-29 23:49:11 [utils.py:9] Waiting for 1 local, 0 remote core engine proc(s)"
+    text = "(APIServer pid=1) DEBUG 05-29 23:49:11 [utils.py:9] Waiting for 1 local, 0 remote core engine x"
     found = tracker.read(LogLine(text=text, reading=text), member=Member("log"), at=datetime.now(UTC))
     assert found == (NoiseRead(),)
