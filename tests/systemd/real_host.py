@@ -19,6 +19,7 @@ import asyncssh
 
 from bot.core.events import HostName, UnitName
 from config.services import HostSection, ServiceSection
+from tests.systemd import cgroups
 from tests.systemd.building import HostUnbuildable, base_tree, install_tools
 from tests.systemd.fake_engine import DEFAULTS, SCENARIOS
 
@@ -76,6 +77,7 @@ class RealHost:
         self.known_hosts = folder / "known_hosts"
         self._nspawn: subprocess.Popen[bytes] | None = None
         self._leader = 0
+        self._groups: list[Path] = []
 
     @property
     def url(self) -> str:
@@ -124,6 +126,7 @@ class RealHost:
             os.kill(self._leader, signal.SIGKILL)
             self._nspawn.kill()
             self._nspawn.wait()
+        cgroups.remove(self._groups)
         shutil.rmtree(self.tree, ignore_errors=True)
 
     async def run(self, command: str) -> str:
@@ -212,6 +215,7 @@ class RealHost:
             "--register=no",
             "--keep-unit",
         ]
+        groups = self._groups = cgroups.make_groups(f"kimi-host-{os.getpid()}-{self.ssh_port}")
         with (self.folder / "console").open("wb") as console:
             self._nspawn = subprocess.Popen(
                 [*command, "--console=pipe"],
@@ -220,6 +224,7 @@ class RealHost:
                 stdout=console,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=lambda: cgroups.enter(groups),  # noqa: PLW1509 - no other thread here
             )
         self._wait_for_sshd()
         self._leader = _leader_of(self._nspawn.pid)
