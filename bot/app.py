@@ -14,13 +14,13 @@ from slack_bolt.app.async_app import AsyncApp
 
 from bot.clients.probe import Probe
 from bot.clients.slack import Directory, Outbox, connect_slack
-from bot.clients.slack_calls import sending
+from bot.clients.slack_account import open_socket
 from bot.clients.ssh import Host
 from bot.clients.store import Store
 from bot.clock import Clock
 from bot.core.events import HostName, ServiceName
 from bot.core.redact import Redactor
-from bot.errors import ConfigurationInvalid
+from bot.errors import ConfigurationInvalid, SlackError, SlackRefused
 from bot.ground import Ground
 from bot.schedule import Schedule
 from bot.startups import Startups
@@ -161,12 +161,12 @@ class App:
             await self._serve_http(app, listen)
 
     async def _connect_sockets(self, app: AsyncApp) -> None:
-        token = self._settings.app_token
+        token = self._settings.app_token.get_secret_value() if self._settings.app_token else ""
         for _ in range(_CONNECTIONS):
-            handler = AsyncSocketModeHandler(app, token.get_secret_value() if token else None)
+            handler = AsyncSocketModeHandler(app, token)
             self._stack.push_async_callback(handler.close_async)
-            with sending("apps.connections.open"):
-                await handler.connect_async()  # type: ignore[no-untyped-call]
+            handler.client.wss_uri = await _ask_for_socket(app.client, token)
+            await handler.connect_async()  # type: ignore[no-untyped-call]
 
     async def _serve_http(self, app: AsyncApp, listen: Listen) -> None:
         runner = web.AppRunner(app.web_app(path=HTTP_PATH))
@@ -178,6 +178,17 @@ class App:
             raise ConfigurationInvalid((f"--listen: {error.strerror or error}",)) from error
         host, port = runner.addresses[0][:2]
         log.info("listening", host=host, port=port, path=HTTP_PATH)
+
+
+async def _ask_for_socket(client: AsyncWebClient, token: str) -> str | None:
+    """None while Slack is out of reach: the SDK asks on. With a wrong token it would do so for ever."""
+    try:
+        return await open_socket(client, token)
+    except SlackRefused:
+        raise
+    except SlackError as error:
+        log.warning("slack_unreachable", error=str(error))
+        return None
 
 
 def load_engines_of(

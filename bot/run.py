@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -63,21 +63,32 @@ async def run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    stopped = asyncio.create_task(stop.wait(), name="stop signal")
     try:
-        await app.start(listen=listen)
-        return await _until_stopped(app, stop)
+        return await _start_and_run(app, listen, stopped)
     finally:
+        stopped.cancel()
         await app.close()
         log.info("stopped")
 
 
-async def _until_stopped(app: App, stop: asyncio.Event) -> int:
-    stopped = asyncio.create_task(stop.wait(), name="stop signal")
+async def _start_and_run(app: App, listen: Listen | None, stopped: asyncio.Task[bool]) -> int:
+    """A start may wait long, for a Slack that is away: it ends at the signal too."""
+    if await _ends_first(stopped, asyncio.create_task(app.start(listen=listen), name="start")):
+        return STOPPED
     died = asyncio.create_task(app.run(), name="part died")
-    done, pending = await asyncio.wait({stopped, died}, return_when=asyncio.FIRST_COMPLETED)
-    for task in pending:
-        task.cancel()
-    if stopped in done:
+    if await _ends_first(stopped, died):
         return STOPPED
     log.error("part_died", part=died.result())
     return PART_DIED
+
+
+async def _ends_first(stopped: asyncio.Task[bool], other: asyncio.Task[Any]) -> bool:
+    """Whether the signal came before the end of `other`, which then is cancelled; else what it raised."""
+    await asyncio.wait({stopped, other}, return_when=asyncio.FIRST_COMPLETED)
+    if other.done():
+        await other
+        return False
+    other.cancel()
+    await asyncio.wait({other})
+    return True

@@ -1,4 +1,4 @@
-"""Who the bot token belongs to, and what it was granted."""
+"""What the tokens are good for: whose the bot token is, and a socket for the app token."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ async def look_up_account(web: AsyncWebClient) -> Account:
     header = next((value for name, value in answer.headers.items() if name.lower() == "x-oauth-scopes"), "")
     scopes = frozenset(scope.strip() for scope in header.split(",") if scope.strip())
     return Account(str(answer.get("user")), str(answer.get("team")), scopes)
+
+
+async def open_socket(web: AsyncWebClient, app_token: str) -> str:
+    """`apps.connections.open`: the address of one Socket Mode connection. Raises one of the SlackErrors."""
+    with sending("apps.connections.open"):
+        answer = await web.apps_connections_open(app_token=app_token)
+    return str(answer["url"])

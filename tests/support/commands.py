@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bot.practice.slack import PracticeSlack
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
 KIMI = (sys.executable, "-m", "bot")
@@ -92,7 +92,7 @@ def write_configuration(folder: Path, *, text: str = TOML) -> Path:
     return path
 
 
-async def kimi(*words: str, given: bytes = b"", **environment: str) -> Ended:
+async def kimi(*words: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> Ended:
     """Run one command to its end."""
     process = await asyncio.create_subprocess_exec(
         *KIMI,
@@ -100,7 +100,7 @@ async def kimi(*words: str, given: bytes = b"", **environment: str) -> Ended:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=clean_environment(**environment),
+        env=clean_environment(**environment or {}),
     )
     try:
         async with asyncio.timeout(PATIENCE):

@@ -1,0 +1,175 @@
+"""The bot as a process: how it hears, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import aiohttp
+import pytest
+
+from bot.app import Listen
+from bot.errors import ConfigurationInvalid
+from bot.practice.slack_requests import sign
+from bot.run import parse_listen
+from tests.support.commands import (
+    KIMI,
+    PATIENCE,
+    kimi,
+    slack_environment,
+    started,
+    workspace,
+    write_configuration,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIES = """
+import asyncio, sys
+from bot.__main__ import main
+from bot.clients.slack import Outbox
+
+async def die(_):
+    await asyncio.sleep(0.2)
+    raise ZeroDivisionError
+
+Outbox.run = die
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "listen"),
+    [
+        ("127.0.0.1:3000", Listen("127.0.0.1", 3000)),
+        ("localhost:0", Listen("localhost", 0)),
+        ("[::1]:65535", Listen("::1", 65535)),
+    ],
+)
+def test_where_to_listen(text: str, listen: Listen) -> None:
+    assert parse_listen(text) == listen
+
+
+@pytest.mark.parametrize("text", ["", ":", "3000", "host:", ":3000", "host:65536", "host:-1", "host:1a"])
+def test_where_nobody_can_listen(text: str) -> None:
+    with pytest.raises(ConfigurationInvalid, match=r"--listen: is .*HOST:PORT"):
+        parse_listen(text)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_stop_signal_ends_it_in_order_with_0(
+    tmp_path: Path, redis_url: str, number: signal.Signals
+) -> None:
+    async with workspace() as slack:
+        words = ("run", "--config", str(write_configuration(tmp_path)))
+        async with started(*words, **slack_environment(slack, redis_url)) as bot:
+            fact = await bot.fact("started")
+            assert (fact["services"], fact["taken_up"]) == (1, 0)
+            bot.process.send_signal(number)
+            assert await bot.ended() == 0
+    assert bot.events()[-1] == "stopped"
+    assert slack.refusals == []
+
+
+async def test_it_hears_through_socket_mode(tmp_path: Path, redis_url: str) -> None:
+    async with workspace() as slack:
+        words = ("run", "--config", str(write_configuration(tmp_path)))
+        async with started(*words, **slack_environment(slack, redis_url)) as bot:
+            await bot.fact("started")
+            outcome = await slack.slash("U0ALICE", "C0OPS", "help")
+            assert outcome.acknowledged
+            told = await slack.wait_for(lambda s: s.ephemerals("U0ALICE"), PATIENCE)
+            assert "restart" in told[0].plain
+
+
+async def test_a_signed_command_posted_to_its_port_is_answered_and_a_forged_one_is_not(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with workspace() as slack:
+        words = ("run", "--http", "--listen", "127.0.0.1:0", "--config", str(write_configuration(tmp_path)))
+        environment = slack_environment(slack, redis_url)
+        del environment["SLACK_APP_TOKEN"]
+        async with started(*words, **environment) as bot:
+            fact = await bot.fact("listening")
+            url = f"http://127.0.0.1:{fact['port']}{fact['path']}"
+            assert fact["path"] == "/slack/events"
+            slack.use_request_url(url)
+            outcome = await slack.slash("U0ALICE", "C0OPS", "help")
+            assert outcome.acknowledged
+            told = await slack.wait_for(lambda s: s.ephemerals("U0ALICE"), PATIENCE)
+            assert "restart" in told[0].plain
+            assert await _post_forged(url) == 401
+            assert len(slack.ephemerals("U0ALICE")) == 1
+            bot.process.terminate()
+            assert await bot.ended() == 0
+
+
+async def _post_forged(url: str) -> int:
+    body = urlencode({"command": "/kimi", "text": "help", "user_id": "U0ALICE"}).encode()
+    now = int(time.time())
+    headers = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        "X-Slack-Request-Timestamp": str(now),
+        "X-Slack-Signature": sign("another secret", now, body),
+    }
+    async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as response:
+        return response.status
+
+
+async def test_a_part_that_dies_ends_the_whole_with_1(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.support.commands.KIMI", (sys.executable, "-c", DIES))
+    async with workspace() as slack:
+        words = ("run", "--config", str(write_configuration(tmp_path)))
+        async with started(*words, **slack_environment(slack, redis_url)) as bot:
+            assert (await bot.fact("part_died"))["part"] == "outbox"
+            assert await bot.ended() == 1
+    assert bot.events()[-1] == "stopped"
+    assert KIMI[1:] == ("-m", "bot")
+
+
+@pytest.mark.parametrize("gone", ["redis", "token"])
+async def test_what_makes_a_start_impossible_is_one_sentence(
+    tmp_path: Path, redis_url: str, gone: str
+) -> None:
+    async with workspace() as slack:
+        environment = slack_environment(slack, redis_url)
+        if gone == "redis":
+            environment["KIMI_REDIS_URL"] = f"unix://{tmp_path}/none.sock"
+        else:
+            environment["SLACK_APP_TOKEN"] = "xapp-of-another"
+        ended = await kimi("run", "--config", str(write_configuration(tmp_path)), environment=environment)
+    assert ended.status == 1
+    assert "Traceback" not in ended.err
+    [sentence] = [line for line in ended.err.splitlines() if line.startswith("kimi-bot: ")]
+    assert {"redis": "none.sock", "token": "invalid_auth to apps.connections.open"}[gone] in sentence
+
+
+async def test_a_slack_that_is_away_is_waited_for_until_the_stop_signal(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with workspace() as slack:
+        environment = slack_environment(slack, redis_url) | {"SLACK_API_URL": "http://127.0.0.1:9/api/"}
+        words = ("run", "--config", str(write_configuration(tmp_path)))
+        async with started(*words, **environment) as bot:
+            await bot.fact("slack_unreachable")
+            bot.process.terminate()
+            assert await bot.ended() == 0
+    assert "started" not in bot.events()
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path, redis_url: str) -> None:
+    async with workspace() as slack:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            words = ("run", "--http", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+            path = str(write_configuration(tmp_path))
+            ended = await kimi(*words, "--config", path, environment=slack_environment(slack, redis_url))
+    assert ended.status == 2
+    assert "kimi-bot: --listen: " in ended.err
+    assert "in use" in ended.err
