@@ -1,0 +1,184 @@
+"""`kimi-bot check`: every part the bot will need, and how to mend what is wrong."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bot.__main__ import MANIFEST
+from bot.check import SCOPES, Finding, check, render_findings
+from bot.clock import Clock
+from bot.practice.host import PracticeHost
+from bot.practice.scenarios import SCENARIOS
+from tests.support.commands import slack_environment, workspace, write_configuration
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bot.practice.slack import PracticeSlack
+
+EXAMPLE = Path(__file__).parents[2] / "config" / "kimi.example.toml"
+TOML = """
+[slack]
+channel = "C0OPS"
+
+[access]
+channels = ["C0OPS"]
+
+[hosts.llm-two]
+address = "127.0.0.1"
+port = {port}
+user = "kimi"
+identity_file = "{identity}"
+known_hosts = "{known}"
+sudo = true
+
+[services."kimi-k2.5"]
+host = "llm-two"
+unit = "{unit}"
+url = "{url}"
+model = "kimi-k2.5"
+api_key_env = "ENGINE_KEY"
+"""
+
+
+class Bench:
+    """A world in which everything is right, to be spoilt."""
+
+    def __init__(self, slack: PracticeSlack, host: PracticeHost, *, folder: Path, redis_url: str) -> None:
+        self.slack, self.host, self._folder = slack, host, folder
+        self.environ = slack_environment(slack, redis_url) | {"ENGINE_KEY": "sk-of-the-engine"}
+        self.unit = host.unit_name
+
+    async def check(self) -> dict[str, Finding]:
+        text = TOML.format(
+            port=self.host.port,
+            identity=self.host.identity_file,
+            known=self.host.known_hosts,
+            unit=self.unit,
+            url=self.host.engine_url,
+        )
+        path = write_configuration(self._folder, text=text)
+        return {found.subject: found for found in await check(path, self.environ, offline=False)}
+
+    async def wrong(self) -> dict[str, str]:
+        return {subject: found.words for subject, found in (await self.check()).items() if not found.good}
+
+
+@asynccontextmanager
+async def bench(folder: Path, redis_url: str) -> AsyncIterator[Bench]:
+    host = PracticeHost(Clock(100), SCENARIOS["healthy"], api_key="sk-of-the-engine")
+    async with workspace() as slack:
+        await host.start()
+        try:
+            yield Bench(slack, host, folder=folder, redis_url=redis_url)
+        finally:
+            await host.stop()
+
+
+async def test_where_all_is_right_every_row_says_so(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url) as made:
+        findings = await made.check()
+        assert all(found.good for found in findings.values()), findings
+        assert list(findings) == [
+            "configuration",
+            "redis",
+            "slack token",
+            "slack scopes",
+            "channel C0OPS",
+            "host llm-two",
+            "unit sglang-kimi.service",
+            "service kimi-k2.5",
+        ]
+        assert findings["unit sglang-kimi.service"].words == "llm-two: active (running)"
+        assert findings["service kimi-k2.5"].words == "serves kimi-k2.5"
+        assert not [command for command in made.host.commands if "--no-block" in command[:4]]
+        assert made.slack.refusals == []
+
+
+async def test_what_is_wrong_on_the_host_is_said_with_its_remedy(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url) as made:
+        made.host.unkind.sudo_refused = True
+        assert "kimi-bot host-setup" in (await made.wrong())["unit sglang-kimi.service"]
+        made.host.unkind.sudo_refused = False
+        made.host.unkind.journal_unreadable = True
+        assert "systemd-journal" in (await made.wrong())["host llm-two"]
+        made.host.unkind.journal_unreadable = False
+        made.host.unkind.unit_unknown = True
+        wrong = await made.wrong()
+        assert "not-found" in wrong["unit sglang-kimi.service"]
+        made.host.unkind.unit_unknown = False
+        made.host.engine.manners.models = ("kimi-k2",)
+        wrong = await made.wrong()
+        assert wrong == {"service kimi-k2.5": "/v1/models lists kimi-k2, not kimi-k2.5."}
+
+
+async def test_a_wrong_key_of_the_engine_and_a_host_that_is_away(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url) as made:
+        made.environ["ENGINE_KEY"] = "sk-of-another"
+        assert "401" in (await made.wrong())["service kimi-k2.5"]
+        await made.host.close_door()
+        wrong = await made.wrong()
+        assert set(wrong) == {"host llm-two", "unit sglang-kimi.service", "service kimi-k2.5"}
+        assert "llm-two" in wrong["host llm-two"]
+
+
+async def test_what_is_wrong_in_slack_is_said_with_its_remedy(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url) as made:
+        channels = made.slack.workspace.channels
+        channels["C0OPS"].joined = False
+        assert await made.wrong() == {"channel C0OPS": "the bot is no member: invite it with /invite"}
+        channels["C0OPS"].joined, channels["C0OPS"].archived = True, True
+        assert await made.wrong() == {"channel C0OPS": "is archived: name another"}
+        del channels["C0OPS"]
+        assert "channel_not_found" in (await made.wrong())["channel C0OPS"]
+        made.slack.workspace.scopes -= {"files:write", "usergroups:read"}
+        assert (await made.wrong())["slack scopes"] == (
+            "add files:write, usergroups:read and reinstall the app"
+        )
+        made.environ["SLACK_BOT_TOKEN"] = "xoxb-of-another"
+        wrong = await made.wrong()
+        assert "invalid_auth" in wrong["slack token"]
+
+
+async def test_without_redis_or_a_token_the_rest_is_looked_at_all_the_same(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with bench(tmp_path, redis_url) as made:
+        made.environ["KIMI_REDIS_URL"] = f"unix://{tmp_path}/none.sock"
+        wrong = await made.wrong()
+        assert list(wrong) == ["redis"]
+        assert "none.sock" in wrong["redis"]
+        del made.environ["SLACK_APP_TOKEN"]
+        findings = await made.check()
+        assert "SLACK_APP_TOKEN is missing" in findings["environment"].words
+        assert findings["service kimi-k2.5"].good
+
+
+async def test_of_a_configuration_that_cannot_be_used_every_fault_is_a_row(tmp_path: Path) -> None:
+    text = TOML.replace('model = "kimi-k2.5"', 'model = "kimi-k2.5"\nengine = "mystery"')
+    filled = text.format(port=22, identity="/k", known="/h", unit="a.service", url="http://127.0.0.1:1")
+    findings = await check(write_configuration(tmp_path, text=filled), {}, offline=True)
+    assert [found.good for found in findings] == [False, False]
+    assert "mystery" in findings[0].words
+    assert "ENGINE_KEY is missing" in findings[1].words
+
+
+async def test_offline_nothing_but_the_file_is_looked_at() -> None:
+    [found] = await check(EXAMPLE, {}, offline=True)
+    assert found == Finding("configuration", good=True, words=f"{EXAMPLE}: 2 services on 2 hosts")
+
+
+def test_rows_stand_under_each_other() -> None:
+    rows = render_findings(
+        [Finding("redis", good=True, words="answers"), Finding("host a", good=False, words="no")]
+    )
+    assert rows == "ok    redis   answers\nWRONG host a  no"
+    assert render_findings([]) == ""
+
+
+def test_the_scopes_are_those_of_the_manifest() -> None:
+    manifest = json.loads(MANIFEST.read_text())
+    assert set(manifest["oauth_config"]["scopes"]["bot"]) == SCOPES
