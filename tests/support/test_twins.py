@@ -26,5 +26,11 @@ def test_a_module_without_twin_and_a_twin_without_module_are_told(tmp_path: Path
     ]
 
 
+def test_a_long_twin_may_go_on_in_a_second_file_and_data_may_have_one(tmp_path: Path) -> None:
+    put(tmp_path, "bot/x.py", "tests/bot/test_x.py", "tests/bot/test_x_cuts.py")
+    put(tmp_path, "config/a-b.json", "tests/config/test_a_b.py", "tests/config/test_c.py")
+    assert faults(tmp_path) == ["tests/config/test_c.py is the twin of no module"]
+
+
 def test_dunder_modules_have_a_plain_twin() -> None:
     assert twin_of(Path("bot/__main__.py")) == Path("tests/bot/test_main.py")
