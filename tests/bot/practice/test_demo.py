@@ -1,0 +1,126 @@
+"""`kimi-bot demo`: a person at the keyboard, the thread on the terminal, the end as a status."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+from bot.practice.demo import FAILED, HEALTHY, STALLED, Demo, Printer
+from bot.practice.scenarios import SCENARIOS
+from bot.practice.slack_state import PostedMessage
+from bot.practice.workspace import ALICE, CHANNEL, PracticeWorkspace
+from tests.support.commands import kimi
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STAMP = re.compile(r"^\[ *\d+m\d\ds\] ", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The demo sets up logging for its process; ours goes on as it was."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+async def play(*say: str, scenario: str = "healthy", speed: float = 100) -> tuple[int, str]:
+    shown: list[str] = []
+    demo = Demo(SCENARIOS[scenario], speed, port=0, say=say, show=shown.append)
+    status = await demo.run()
+    return status, "\n".join(shown)
+
+
+async def test_a_healthy_restart_is_typed_confirmed_followed_and_ends_with_0() -> None:
+    ended = await kimi("demo", "--say", "restart kimi-k2.5", "--speed", "100")
+    assert (ended.status, ended.err) == (HEALTHY, "")
+    first, *lines = ended.out.splitlines()
+    assert first.startswith("kimi practice workspace · scenario healthy: ")
+    assert STAMP.sub("", lines[0]) == "alice: /kimi restart kimi-k2.5"
+    told = [ended.out.index(word) for word in ("alice presses the button", "#llm-ops ", "Weights loaded")]
+    assert told == sorted(told)
+    assert STAMP.search(ended.out)
+    assert re.search(r"└ .*healthy", ended.out)
+
+
+async def test_a_failed_start_ends_with_3_and_shows_the_file() -> None:
+    ended = await kimi("demo", "--say", "restart kimi-k2.5", "--scenario", "oom-in-weights", "--speed", "100")
+    assert ended.status == FAILED
+    assert re.search(r"└ \(shown in the channel too\) .*failed", ended.out)
+    assert re.search(r"\[file\] kimi-k2\.5-.*\.log \([\d,]+ bytes\)", ended.out)
+
+
+async def test_a_stall_that_stands_ends_with_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.practice.demo._STALL_STANDS", 0.5)
+    monkeypatch.setattr("bot.app._GRACE", 0.5)
+    status, shown = await play("restart kimi-k2.5", scenario="stall-in-graphs", speed=500)
+    assert status == STALLED
+    assert "stalled" in shown
+
+
+async def test_what_is_answered_at_once_is_shown_and_ends_with_0() -> None:
+    status, shown = await play("/kimi status", "help")
+    assert status == HEALTHY
+    assert "alice: /kimi status" in shown
+    assert shown.count("only alice sees: ") == 2
+    assert "presses" not in shown
+
+
+async def test_without_a_word_it_stays_until_it_is_interrupted() -> None:
+    shown: list[str] = []
+    demo = Demo(SCENARIOS["healthy"], 100, port=0, say=(), show=shown.append)
+    running = asyncio.create_task(demo.run())
+    async with asyncio.timeout(20):
+        while len(shown) < 2:  # noqa: ASYNC110 - the terminal sets no event
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # the handlers are set right after the line
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == HEALTHY
+    assert re.search(r"Open http://127\.0\.0\.1:\d+ and type: /kimi restart kimi-k2\.5", shown[1])
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[tuple[PracticeWorkspace, list[str]]]:
+    workspace = PracticeWorkspace(SCENARIOS["healthy"], speed=1)
+    shown: list[str] = []
+    workspace.slack.on_change(Printer(workspace, show=shown.append).print_change)
+    yield workspace, shown
+
+
+def make_message(text: str, ts: str = "1.0", **changes: object) -> PostedMessage:
+    given = {"channel": CHANNEL, "ts": ts, "user": "U0KIMI", "text": text, "bot": True} | changes
+    return PostedMessage(**given)  # type: ignore[arg-type]
+
+
+async def test_the_terminal_shows_what_the_bot_says_and_where() -> None:
+    with printing() as (workspace, shown):
+        slack = workspace.slack.workspace
+        slack.post(make_message("the root"))
+        slack.post(make_message("a person's", ts="2.0", bot=False))
+        slack.post(make_message("a reply", ts="3.0", thread_ts="1.0"))
+        slack.post(make_message("a verdict", ts="4.0", thread_ts="1.0", broadcast=True))
+        slack.whisper(make_message("a question", ts="5.0", seen_by=ALICE))
+    assert [STAMP.sub("", line) for line in shown] == [
+        "#llm-ops the root",
+        "└ a reply",
+        "└ (shown in the channel too) a verdict",
+        "only alice sees: a question",
+    ]
+
+
+async def test_edits_are_thinned_out_to_what_changed() -> None:
+    with printing() as (workspace, shown):
+        slack = workspace.slack.workspace
+        root = make_message("loading")
+        slack.post(root)
+        for text in ("loading 1", "loading 2", "loading 3"):
+            slack.edit(root, text, ())
+    assert [STAMP.sub("", line) for line in shown] == ["#llm-ops loading", "  ~ loading 1"]
