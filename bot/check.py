@@ -14,7 +14,16 @@ from bot.clients.slack_calls import call
 from bot.clients.ssh import Host
 from bot.clients.store import Store
 from bot.core.events import HostName, UnitName
-from bot.errors import ConfigurationInvalid, HostError, KimiError, SlackError, StoreUnavailable
+from bot.errors import (
+    ConfigurationInvalid,
+    HostError,
+    KimiError,
+    SlackBusy,
+    SlackError,
+    SlackUncertain,
+    SlackUnreachable,
+    StoreUnavailable,
+)
 from bot.host_setup import ORDERS
 from bot.standing import doubt_answer
 from config.loading import load_configuration
@@ -97,7 +106,7 @@ def _settings(environ: Mapping[str, str], findings: list[Finding]) -> Settings |
 async def _redis(url: str) -> Finding:
     try:
         store = await Store.open(url)
-    except StoreUnavailable as error:
+    except (ConfigurationInvalid, StoreUnavailable) as error:
         return Finding("redis", good=False, words=str(error))
     await store.close()
     return Finding("redis", good=True, words="answers")
@@ -107,6 +116,8 @@ async def _slack(configuration: Configuration, settings: Settings) -> list[Findi
     client = connect_slack(settings.bot_token.get_secret_value(), settings.slack_api_url)
     try:
         account = await look_up_account(client)
+    except (SlackUnreachable, SlackUncertain, SlackBusy) as error:
+        return [Finding("slack token", good=False, words=f"{error}: nothing is known of it yet")]
     except SlackError as error:
         words = f"{error}: take the bot token from OAuth & Permissions again"
         return [Finding("slack token", good=False, words=words)]

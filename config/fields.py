@@ -73,9 +73,18 @@ def _http_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _redis_url(value: str) -> str:
-    if urlsplit(value).scheme not in REDIS_SCHEMES:
+def check_redis_url(value: str) -> str:
+    """`value` itself; a ValueError never quotes it, for it may hold a password."""
+    parts = urlsplit(value)
+    if parts.scheme not in REDIS_SCHEMES:
         raise ValueError("has an unknown scheme; allowed: " + ", ".join(f"{s}://" for s in REDIS_SCHEMES))
+    if parts.scheme in {"redis", "rediss"}:  # the others list several hosts, or none
+        try:
+            valid = parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ValueError("has no usable port; allowed: 1 to 65535")
     return value
 
 
@@ -105,5 +114,5 @@ PersonText = Annotated[
 ]
 VariableText = Annotated[str, _matching(_VARIABLE, "the name of an environment variable")]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
-RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+RedisUrl = Annotated[str, AfterValidator(check_redis_url)]
 Pattern = Annotated[str, AfterValidator(_regular_expression)]

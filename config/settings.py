@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from bot.errors import ConfigurationInvalid
+from config.fields import check_redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +57,11 @@ def read_settings(environ: Mapping[str, str], *, http: bool = False) -> Settings
     api_url = environ.get("SLACK_API_URL") or "https://slack.com/api/"
     if not api_url.startswith(("http://", "https://")):
         faults.append("environment: SLACK_API_URL is no http address; allowed: http://… or https://…")
+    redis_url = environ.get("KIMI_REDIS_URL") or None
+    try:
+        check_redis_url(redis_url or "redis://")
+    except ValueError as error:
+        faults.append(f"environment: KIMI_REDIS_URL {error}")
     if faults:
         raise ConfigurationInvalid(tuple(faults))
     return Settings(
@@ -63,7 +69,7 @@ def read_settings(environ: Mapping[str, str], *, http: bool = False) -> Settings
         app_token=_wrap(found["SLACK_APP_TOKEN"]),
         signing_secret=_wrap(found["SLACK_SIGNING_SECRET"]),
         slack_api_url=api_url.rstrip("/") + "/",
-        redis_url=environ.get("KIMI_REDIS_URL") or None,
+        redis_url=redis_url,
     )
 
 

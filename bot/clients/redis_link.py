@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from bot.clients.records import RecordT, Unreadable, dump, load, set_aside
 from bot.clients.scripts import SWAP, THREAD_PARTS
-from bot.errors import RecordUnreadable, StoreUnavailable
+from bot.errors import ConfigurationInvalid, RecordUnreadable, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -26,6 +26,10 @@ THREADS = "kimi:threads"  # sorted set: threads that may have something to send,
 OPEN = "kimi:open"  # sorted set: operations that may be open, by the time they were first saved
 PARKED = "kimi:parked"  # sorted set: threads that hold parked messages
 UNREADABLE = "kimi:unreadable"  # list
+_UNUSABLE = (
+    "this version cannot use that address; allowed: redis://, rediss:// and unix://. "
+    "Change [redis] url, or KIMI_REDIS_URL, which wins over it."
+)
 
 
 def thread_key(thread: str, part: str) -> str:
@@ -47,21 +51,30 @@ def place_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+def _make_pool(url: str, *, connections: int, timeout: float) -> BlockingConnectionPool:
+    # Every command the store sends may run twice, so that a second try is safe.
+    return BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=timeout,
+        socket_timeout=timeout,
+        socket_connect_timeout=min(timeout, 2.0),
+        health_check_interval=15,
+        retry=Retry(ExponentialBackoff(cap=0.2, base=0.05), 2),
+    )
+
+
 class RedisLink:
     """One pool of connections; every error of Redis leaves here as StoreUnavailable."""
 
     def __init__(self, url: str, *, connections: int = 32, timeout: float = 5.0) -> None:
+        """Connects to nothing yet. ConfigurationInvalid for an address of another kind."""
         self.place = place_of(url)
-        # Every command the store sends may run twice, so that a second try is safe.
-        self._pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=connections,
-            timeout=timeout,
-            socket_timeout=timeout,
-            socket_connect_timeout=min(timeout, 2.0),
-            health_check_interval=15,
-            retry=Retry(ExponentialBackoff(cap=0.2, base=0.05), 2),
-        )
+        try:
+            self._pool = _make_pool(url, connections=connections, timeout=timeout)
+        except ValueError as error:
+            # redis-py's own words may quote the url; this sentence never does.
+            raise ConfigurationInvalid((f"Redis at {self.place}: {_UNUSABLE}",)) from error
         self.redis: Redis = Redis.from_pool(self._pool)
         self._scripts: dict[str, Any] = {}
 

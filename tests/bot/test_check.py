@@ -141,6 +141,9 @@ async def test_what_is_wrong_in_slack_is_said_with_its_remedy(tmp_path: Path, re
         made.environ["SLACK_BOT_TOKEN"] = "xoxb-of-another"
         wrong = await made.wrong()
         assert "invalid_auth" in wrong["slack token"]
+        made.environ["SLACK_API_URL"] = "http://127.0.0.1:1/api/"
+        away = (await made.wrong())["slack token"]
+        assert "OAuth" not in away, "a Slack that is away says nothing of the token"
 
 
 async def test_without_redis_or_a_token_the_rest_is_looked_at_all_the_same(
@@ -151,6 +154,8 @@ async def test_without_redis_or_a_token_the_rest_is_looked_at_all_the_same(
         wrong = await made.wrong()
         assert list(wrong) == ["redis"]
         assert "none.sock" in wrong["redis"]
+        made.environ["KIMI_REDIS_URL"] = "sentinel://db:26379/main"
+        assert "allowed: redis://" in (await made.wrong())["redis"]
         del made.environ["SLACK_APP_TOKEN"]
         findings = await made.check()
         assert "SLACK_APP_TOKEN is missing" in findings["environment"].words

@@ -66,6 +66,8 @@ def test_a_written_duration_reads_back(seconds: int) -> None:
         (HttpUrl, "http://a:1", "http://a:99999"),
         (RedisUrl, "unix:///run/redis.sock", "http://localhost"),
         (RedisUrl, "cluster://a:1,b:2", "localhost:6379"),
+        (RedisUrl, "redis://:word@a:1/0", "redis://a:port"),
+        (RedisUrl, "rediss://a", "rediss://a:0"),
         (Pattern, r"DFLASH_\w+", "(["),
     ],
 )

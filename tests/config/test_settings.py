@@ -39,6 +39,7 @@ def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
         ({"SLACK_BOT_TOKEN": "xoxb-1"}, True, ["SLACK_SIGNING_SECRET is missing"]),
         (GOOD | {"SLACK_BOT_TOKEN": "xoxp-1"}, False, ['SLACK_BOT_TOKEN does not begin with "xoxb-"']),
         (GOOD | {"SLACK_API_URL": "slack"}, False, ["SLACK_API_URL is no http address"]),
+        (GOOD | {"KIMI_REDIS_URL": "http://:word@r"}, False, ["KIMI_REDIS_URL has an unknown scheme"]),
         (
             {"SLACK_BOT_TOKEN_FILE": "/none", "SLACK_APP_TOKEN": "xapp-1"},
             False,

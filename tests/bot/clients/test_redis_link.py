@@ -10,7 +10,7 @@ from redis.crc import key_slot
 
 from bot.clients.records import Operation
 from bot.clients.redis_link import RedisLink, place_of, thread_keys
-from bot.errors import StoreUnavailable
+from bot.errors import ConfigurationInvalid, StoreUnavailable
 
 if TYPE_CHECKING:
     from tests.support.redis import RedisServer
@@ -31,6 +31,16 @@ def test_the_keys_of_a_thread_share_a_slot(thread: str) -> None:
 )
 def test_the_place_tells_no_secret(url: str, place: str) -> None:
     assert place_of(url) == place
+
+
+@pytest.mark.parametrize(
+    "url", ["sentinel://:secret@db:26379/main", "cluster://:secret@db", "redis://:secret@db/0?db=nothing"]
+)
+def test_an_address_of_another_kind_is_a_sentence_without_the_secret(url: str) -> None:
+    with pytest.raises(ConfigurationInvalid, match="cannot use that address") as caught:
+        RedisLink(url)
+    assert "secret" not in str(caught.value)
+    assert "KIMI_REDIS_URL" in str(caught.value)
 
 
 async def test_redis_gone_is_told_with_its_place() -> None:
