@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.actions import Pace
-from bot.core.events import SmokeResult, UnitName, Verb
+from bot.core.events import SmokeResult, UnitName, UnwatchAsked, UserId, Verb
 from bot.core.journal import Decoder
 from bot.errors import CommandTimedOut, HostError, HostUnreachable, PermissionRefused
 from bot.running import OWN_FAULT, USUAL
@@ -20,6 +20,7 @@ from tests.support.carriers import (
     DEAD,
     MEMBER,
     NEW,
+    OLD,
     RUNNING,
     SECRET,
     SERVICE,
@@ -119,7 +120,9 @@ async def test_a_state_that_was_not_saved_has_no_place_in_the_journal_either() -
     ("error", "told"),
     [
         (PermissionRefused("llm-two", "llm-two: sudo says no"), "sudo says no"),
+        (CommandTimedOut("llm-two", "llm-two: accepts and says nothing"), "accepts and says nothing"),
         (HostUnreachable("llm-two", "llm-two: no connection"), "no connection"),
+        (CommandTimedOut("llm-two", "llm-two: says nothing"), "says nothing"),
         (HostError("llm-two", "llm-two: strange"), "strange"),
     ],
 )
@@ -137,7 +140,10 @@ async def test_a_refused_order_is_a_failure_in_the_host_s_words(error: HostError
 
 @pytest.mark.parametrize(
     "error",
-    [CommandTimedOut("llm-two", "llm-two: hung"), HostUnreachable("llm-two", "llm-two: lost", sent=True)],
+    [
+        CommandTimedOut("llm-two", "llm-two: hung", sent=True),
+        HostUnreachable("llm-two", "llm-two: lost", sent=True),
+    ],
 )
 async def test_an_order_without_an_answer_is_never_given_again(error: HostError) -> None:
     async with backstage() as stage:
@@ -206,7 +212,7 @@ async def test_a_failure_goes_to_the_channel_with_the_whole_masked_log() -> None
         assert operation.verdict == "failed"
         [upload] = [message for message in stage.store.queued.values() if message.kind == "upload"]
         content = stage.store.files[upload.id].decode()
-    assert "TP0: Out of GPU memory" in stage.store.texts()[-1]
+    assert "tp0: out of gpu memory" in stage.store.texts()[-1].lower()
     assert stage.host.reads[-1]["invocation"] == NEW
     assert OOM in content
     assert SECRET not in content
@@ -307,6 +313,50 @@ async def test_a_reader_that_breaks_is_a_fault_of_our_own_and_no_silence(
     assert "startup_broke" in {entry["event"] for entry in logs}
 
 
+async def test_a_probe_that_breaks_is_a_fault_of_our_own_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with backstage() as stage:
+        running = await stage.begin()
+
+        async def break_down() -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(stage.probe, "check", break_down)
+        operation = await stage.closed(running)
+    assert operation.verdict == "unwatched"
+    assert stage.store.texts()[-1].startswith(OWN_FAULT[:20])
+
+
+async def test_a_verdict_that_was_told_stands_though_its_last_steps_break(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin()
+        await stage.until(lambda: stage.host.orders and stage.host.follows)
+        stage.host.say(1, BEGIN)
+
+        async def break_down(*_: object, **__: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr("bot.running.read_start", break_down)
+        await asyncio.sleep(4)
+        stage.host.units[UNIT] = BROKEN
+        operation = await stage.closed(running)
+    assert operation.verdict == "failed"
+    assert stage.store.holders == {}
+
+
+async def test_an_order_on_its_way_arrives_before_the_service_is_let_go() -> None:
+    async with backstage() as stage:
+        running = await stage.begin()
+        await stage.until(lambda: stage.host.orders)
+        assert stage.host.units[UNIT].invocation == OLD
+        running.tell(UnwatchAsked(UserId("U9")))
+        operation = await stage.closed(running)
+    assert operation.verdict == "unwatched"
+    assert stage.host.units[UNIT].invocation == NEW
+
+
 async def test_nothing_of_it_runs_on_after_the_end() -> None:
     async with backstage() as stage:
         running = await stage.begin()
@@ -314,6 +364,7 @@ async def test_nothing_of_it_runs_on_after_the_end() -> None:
         running.tick()
         running.observe()
         running.probe()
+        running.tell(UnwatchAsked(UserId("U9")))
         await asyncio.sleep(5)
         left = [task.get_name() for task in stage.tasks._running if SERVICE in task.get_name()]
         assert left == []

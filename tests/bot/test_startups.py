@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -13,12 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.actions import Pace
-from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId, Verb
+from bot.core.events import ChannelId, MessageTs, OperationId, UserId, Verb
 from bot.core.journal import Position
 from bot.core.request import Busy, Declined, NeedsConfirmation, Standing, Started
-from bot.core.startup import Startup
 from bot.errors import HostUnreachable, PermissionRefused, StoreUnavailable
-from bot.startups import NOT_BEGUN
 from tests.support.carriers import (
     CLOSED,
     DEAD,
@@ -29,7 +26,6 @@ from tests.support.carriers import (
     SECRET,
     SERVICE,
     UNIT,
-    UP,
     ask,
     backstage,
     configured,
@@ -174,31 +170,6 @@ async def test_without_redis_nothing_is_begun_and_nothing_stays_held(call: str) 
         assert isinstance(await stage.startups.request(ask(confirmed=True)), Started)
 
 
-async def test_a_lock_that_redis_would_not_give_back_is_given_back_later() -> None:
-    async with backstage() as stage:
-        stage.store.failing = ["save"]
-        with pytest.raises(StoreUnavailable):
-            await stage.startups.request(ask(confirmed=True))
-        stage.store.away = True
-        await asyncio.sleep(60)
-        stage.store.away = False
-        assert stage.store.holders != {}
-        await stage.until(lambda: stage.store.holders == {})
-
-
-async def test_a_record_that_redis_took_without_saying_so_is_closed_and_never_begun() -> None:
-    async with backstage() as stage:
-        stage.store.deaf = ["save"]
-        with pytest.raises(StoreUnavailable):
-            await stage.startups.request(ask(confirmed=True))
-        await stage.until(lambda: stage.store.holders == {})
-        [operation] = stage.store.operations.values()
-        assert operation.verdict == "unwatched"
-        assert stage.store.texts() == [NOT_BEGUN]
-        assert await stage.startups.resume() == 0
-    assert stage.host.orders == []
-
-
 # ---- one after the other ------------------------------------------------------------------------------
 
 
@@ -216,6 +187,20 @@ async def test_a_yes_over_an_operation_takes_its_place() -> None:
         second = await stage.closed(stage.startups.running[answer.operation])
     assert second.verdict == "stopped"
     assert [verb for verb, *_ in stage.host.orders] == [Verb.RESTART, Verb.STOP]
+
+
+async def test_the_units_are_looked_at_anew_once_the_operation_before_has_ended() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        first = await stage.begin()
+        await stage.until(lambda: stage.host.orders)  # its answer is still to come
+        answer = await stage.startups.request(
+            ask(Verb.STOP, confirmed=True, over=first.operation.operation, by=UserId(BOB))
+        )
+        assert isinstance(answer, Started)
+        second = stage.startups.running[answer.operation]
+        assert second.startup.plan.before == {MEMBER: NEW}
+        assert (await stage.closed(second)).verdict == "stopped"
 
 
 async def test_a_yes_over_another_operation_than_the_one_that_has_it_is_none() -> None:
@@ -254,180 +239,6 @@ async def test_an_operation_that_does_not_end_keeps_its_service() -> None:
         assert isinstance(answer, Busy)
         assert timedelta(seconds=29) < stage.clock.now() - began < timedelta(seconds=32)
     assert len(stage.host.orders) == 1
-
-
-# ---- after a crash ------------------------------------------------------------------------------------
-
-
-async def test_an_open_operation_is_taken_up_where_it_stood_and_the_verb_is_not_repeated() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        running = await stage.begin()
-        await stage.until(lambda: stage.host.follows)
-        stage.host.say(1, "[2026-05-29 23:49:47 TP0] Load weight begin. avail mem=78.50 GB")
-        await stage.until(lambda: MEMBER in stage.saved(running).positions)
-        await asyncio.sleep(6)
-        await stage.crash()
-        assert stage.saved(running).closed is None
-        stage.host.follows.clear()
-        assert await stage.startups.resume() == 1
-        assert await stage.startups.resume() == 0
-        again = stage.startups.running[running.operation.operation]
-        await stage.until(lambda: stage.host.follows)
-        [(position, _)] = stage.host.follows
-        assert position is not None
-        assert "i=1;" in str(position.cursor)
-        stage.probe.answer = UP
-        stage.host.say(2, "[2026-05-29 23:50:47] The server is fired up and ready to roll!")
-        assert (await stage.closed(again)).verdict == "healthy"
-    assert len(stage.host.orders) == 1
-    assert stage.diary.count("queued root") == 1
-    assert len(stage.store.texts()) == len(set(stage.store.texts()))
-
-
-async def test_an_answer_that_the_crash_swallowed_is_not_asked_for_by_a_second_order() -> None:
-    async with backstage() as stage:
-        running = await stage.begin()
-        await stage.until(lambda: stage.host.orders)
-        await stage.crash()
-        await stage.startups.resume()
-        stage.host.units[UNIT] = replace(RUNNING, invocation=NEW)
-        again = stage.startups.running[running.operation.operation]
-        assert (await stage.closed(again)).verdict == "healthy"
-    assert len(stage.host.orders) == 1
-    assert any("kimi was restarted before the answer came" in text for text in stage.store.texts())
-
-
-async def test_a_verb_that_was_written_down_and_never_ordered_is_ordered_now() -> None:
-    async with backstage() as stage:
-        stage.outbox.away = True
-        running = await stage.begin()
-        await asyncio.sleep(1)
-        await stage.crash()
-        assert stage.host.orders == []
-        stage.outbox.away = False
-        stage.outbox.wake()
-        await stage.startups.resume()
-        again = stage.startups.running[running.operation.operation]
-        assert (await stage.closed(again)).verdict == "healthy"
-    assert len(stage.host.orders) == 1
-
-
-@pytest.mark.parametrize("loss", ["time", "lock"])
-async def test_a_verb_that_nobody_expects_any_more_is_not_ordered(loss: str) -> None:
-    async with backstage() as stage:
-        stage.outbox.away = True
-        running = await stage.begin()
-        await asyncio.sleep(1)
-        await stage.crash()
-        if loss == "time":
-            await asyncio.sleep(600)
-        else:
-            stage.store.holders.clear()
-        assert await stage.startups.resume() == 0
-        assert stage.saved(running).verdict == "unwatched"
-        assert stage.store.texts() == [NOT_BEGUN]
-        assert stage.store.holders == {}
-    assert stage.host.orders == []
-
-
-async def test_a_watch_is_taken_up_however_long_the_process_was_away() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        running = await stage.begin(Verb.WATCH)
-        await asyncio.sleep(6)
-        await stage.crash()
-        await asyncio.sleep(1800)
-        assert await stage.startups.resume() == 1
-        stage.probe.answer = UP
-        assert (await stage.closed(running)).verdict == "healthy"
-    assert stage.host.orders == []
-
-
-async def test_a_crash_between_the_verdict_and_its_last_steps_loses_none_of_them() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        stage.host.log = write_entries(make_entry(1, "first", _SYSTEMD_INVOCATION_ID=NEW))
-        running = await stage.begin()
-        await stage.until(lambda: stage.host.orders)
-        stage.host.say(1, "first")
-        await asyncio.sleep(6)
-        stage.host.log = None  # the tail does not come before the crash
-        stage.host.units[UNIT] = replace(DEAD, active="failed", result="signal", invocation=NEW)
-        await stage.until(lambda: running.startup.verdict)
-        await stage.crash()
-        assert stage.saved(running).closed is None
-        assert stage.store.texts("upload") == []
-        stage.host.log = write_entries(make_entry(1, "first", _SYSTEMD_INVOCATION_ID=NEW))
-        await stage.startups.resume()
-        operation = await stage.closed(running)
-    assert operation.verdict == "failed"
-    assert len(stage.store.texts("upload")) == 1
-    assert sum("failed" in text for text in stage.store.texts()) == 1
-    assert stage.store.holders == {}
-
-
-async def test_a_lock_that_nobody_holds_is_freed() -> None:
-    async with backstage() as stage:
-        stage.store.holders[SERVICE] = holder("dead")
-        with capture_logs() as logs:
-            assert await stage.startups.resume() == 0
-        assert stage.store.holders == {}
-    assert [entry["event"] for entry in logs] == ["orphaned_lock_released"]
-
-
-async def test_a_lock_that_an_open_operation_holds_stays() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        running = await stage.begin()
-        await stage.startups.resume()
-        assert stage.store.holders[SERVICE].operation == running.operation.operation
-
-
-async def test_an_operation_of_a_service_that_is_configured_no_more_is_left_and_told() -> None:
-    async with backstage() as stage:
-        stage.store.operations["op1"] = make_operation(service=ServiceName("gone"))
-        with capture_logs() as logs:
-            await stage.startups.resume()
-        assert stage.startups.running == {}
-    assert [entry["event"] for entry in logs] == ["service_not_configured"]
-
-
-async def test_one_record_that_cannot_be_read_does_not_keep_the_bot_from_starting() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        running = await stage.begin()
-        await asyncio.sleep(2)
-        await stage.crash()
-        broken = make_operation("broken", plan=json.dumps({"of": "another shape"}))
-        stage.store.operations = {"broken": broken} | stage.store.operations
-        with capture_logs() as logs:
-            await stage.startups.resume()
-        assert list(stage.startups.running) == [running.operation.operation]
-        assert stage.store.operations["broken"].verdict == "unwatched"
-        assert stage.store.queued["broken:notice"].text
-    assert "operation_not_restored" in [entry["event"] for entry in logs]
-
-
-# ---- faults of our own --------------------------------------------------------------------------------
-
-
-async def test_a_fault_of_our_own_is_told_and_lets_the_service_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with backstage() as stage:
-        running = await stage.begin()
-
-        def break_down(*_: object) -> None:
-            raise ZeroDivisionError
-
-        monkeypatch.setattr(Startup, "handle", break_down)
-        with capture_logs() as logs:
-            operation = await stage.closed(running)
-    assert operation.verdict == "unwatched"
-    assert stage.store.holders == {}
-    assert stage.store.queued[f"{operation.operation}:notice"].text.startswith("Something broke inside kimi")
-    assert len(stage.host.orders) == 1
-    broke = next(entry for entry in logs if entry["event"] == "startup_broke")
-    assert broke["operation"] == operation.operation
 
 
 # ---- what people ask of what runs ---------------------------------------------------------------------
