@@ -25,7 +25,7 @@ _DATED = re.compile(
 _BSD = re.compile(rf"(?P<name>[A-Z][a-z]{{2}}) (?P<day>[ \d]\d) {_DAY_TIME}")
 # What engines write before their own lines: `[2026-05-29 23:49:47 TP5]`, `(Worker pid=7) INFO 05-29 23:49`,
 # `2026-05-29 23:49:47,180 - INFO`, `[rank3]:[E529 23:50:01.123`, `[05/29/2026-23:49:47]`.
-_TAGS = r"(?:\([A-Za-z_][\w ]{0,80} pid=\d{1,10}\) ?)*+(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):? +)?"
+_TAGS = r"(?>(?:\([A-Za-z_][\w ]{0,80} pid=\d{1,10}\) ?)*)(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):? +)?"
 _OF_ENGINE = re.compile(
     rf"{_TAGS}\[?(?:(?:(?P<year>\d{{4}})-)?(?P<month>\d\d)-(?P<day>\d\d)[ T]{_DAY_TIME}(?P<zone>Z)?(?!\d)"
     rf"|(?:rank\d{{1,5}}\]:\[)?[IWEF](?P<gmonth>\d\d?)(?P<gday>\d\d) (?P<gtime>[\d:.]{{8,20}})[ \]]"

@@ -25,14 +25,15 @@ _NAME = r"""(?:
 )"""
 # SecretStr('…', b'…', $'…'
 _PREFIX = r"(?:[A-Za-z_.]{1,24}\((?=\\*[\"']))?(?:(?:[bBrRuUfF]{1,2}|\$)(?=\\*[\"']))?"
-_QUOTED = r"""(?:'(?:[^'\\\r\n]|\\.)*+'? | "(?:[^"\\\r\n]|\\.)*+"?)"""
+# `(?>(?:…)*)` and not `(?:…)*+`: before Python 3.11.5 the latter goes astray over alternatives.
+_QUOTED = r"""(?:'(?>(?:[^'\\\r\n]|\\.)*)'? | "(?>(?:[^"\\\r\n]|\\.)*)"?)"""
 # A closing bracket or comma belongs to a bare value unless something else begins behind it.
 _BARE = r"""(?:[^\s"'`,;)\]}&|<>\\] | \\[^"'\r\n] | [`,;)\]}&|<>](?![\s"']|$|[\w.-]+\s*=))"""
 _VALUE = rf"""{_PREFIX}(?P<v>
     \[[^\]\r\n]*+\]? | \((?=\s*\\*["'])[^)\r\n]*+\)?
   | (?P<escape>\\+["'])[^\r\n]*?(?:(?<!\\)(?P=escape)|(?=[\r\n]|\Z))
-  | (?:{_QUOTED}(?:{_QUOTED} | [^\s"',;:)\]}}&|<>\\]++)*+)
-  | {_BARE}++
+  | (?:{_QUOTED}(?>(?:{_QUOTED} | [^\s"',;:)\]}}&|<>\\]++)*))
+  | (?>{_BARE}+)
 )"""
 _CLOSE = r"""(?:\\*["'])?"""  # of a quoted name
 _GAP = r"[ \t]{0,8}"
