@@ -35,7 +35,7 @@ from bot.core.blocks import (
     section,
 )
 from bot.core.events import MAIN_RANK, PhaseId, Verb
-from bot.core.report import render_stall, render_verdict
+from bot.core.report import is_wait, render_stall, render_verdict
 from bot.core.words import (
     Searched,
     count,
@@ -46,6 +46,7 @@ from bot.core.words import (
     name_done,
     name_phase,
     name_ranks,
+    name_ranks_doing,
     name_units,
     name_verb_doing,
     name_verb_done,
@@ -63,6 +64,7 @@ _MARKS: dict[Mark, str] = {
     Mark.STALLED: "‼",
     Mark.FAILED: "✗",
 }
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _BEFORE_RANKS = frozenset({PhaseId.PROCESS, PhaseId.DISTRIBUTED})
 
 
@@ -90,7 +92,7 @@ def _headline(view: StartupView) -> str:
                 f"✅ {name} is *{Searched.HEALTHY}* on {where} after {spell_usual(view.elapsed, view.usual)}"
             )
         case Verdict.FAILED:
-            doing, took = name_doing(view.phase, view.role), spell_duration(view.elapsed)
+            doing, took = _failed_doing(view), spell_duration(view.elapsed)
             return f"❌ {name} *{Searched.FAILED}* on {where} after {took} while {doing}"
         case Verdict.STOPPED:
             return f"{name} is stopped on {where} after {spell_duration(view.elapsed)}"
@@ -100,6 +102,12 @@ def _headline(view: StartupView) -> str:
             return f"{name}: this thread is over, another operation was begun"
         case _:
             assert_never(view.verdict)
+
+
+def _failed_doing(view: StartupView) -> str:
+    """The phase that failed, which need not be the one that was under way when it came out."""
+    failed = next((seen for seen in view.phases if seen.mark is Mark.FAILED), None)
+    return name_doing(view.phase, view.role) if failed is None else name_doing(failed.phase, failed.role)
 
 
 def _where(view: StartupView) -> str:
@@ -124,10 +132,16 @@ def _progress_line(view: StartupView) -> str:
     parts = [] if now is None or now.progress is None else [_bar(now)]
     slower = ", slower than usual" if view.pace is Pace.SLOW else ""
     usual = "" if view.usual_phase is None else f" (usual {spell_duration(view.usual_phase)}{slower})"
-    parts.append(f"{spell_duration(view.in_phase)} in this phase{usual}")
+    if _has_begun(now, view):
+        parts.append(f"{spell_duration(view.in_phase)} in this phase{usual}")
     if view.eta is not None and view.pace is not Pace.STALLED:
         parts.append(f"{spell_estimate(view.eta)} to ready")
     return " · ".join(parts)
+
+
+def _has_begun(now: PhaseView | None, view: StartupView) -> bool:
+    """False between two phases: the time told would be that of the whole start."""
+    return now is None or now.took is not None or all(seen.took is None for seen in view.phases)
 
 
 def _current(view: StartupView) -> PhaseView | None:
@@ -154,7 +168,8 @@ def _ranks_line(view: StartupView) -> str:
     if not here:
         return ""  # a phase that is not told per rank
     if len(here) == len(behind):
-        return f"{len(here)} of {total} ranks {name_doing(view.phase, view.role)}{_elsewhere(ranks, view)}"
+        doing = name_ranks_doing(view.phase, view.role)
+        return f"{len(here)} of {total} ranks {doing}{_elsewhere(ranks, view)}"
     done = len(here) - len(behind)
     named = behind if len(behind) <= done else []
     waiting = f"; waiting for {say(name_ranks(named))}" if named else ""
@@ -172,22 +187,25 @@ def _elsewhere(ranks: list[RankView], view: StartupView) -> str:
 
 def _marks(phases: tuple[PhaseView, ...]) -> str:
     """One compact line: `✓ stop 14s  ▸ weights  · memory`. The end of it is never left out."""
-    told = [_mark(seen) for seen in phases]
+    told = [_mark(seen) for seen in phases if not is_wait(seen)]
     return join_within(told[-26:], 1_400, separator="   ")
 
 
 def _mark(seen: PhaseView) -> str:
+    """No line breaks inside of one, but before a bold label: Slack wants a plain space there."""
     took = f" {spell_duration(seen.took)}" if seen.took is not None and seen.mark is Mark.DONE else ""
     label = label_phase(seen.phase, seen.role)
-    current = seen.mark in {Mark.NOW, Mark.STALLED, Mark.FAILED}
-    return f"{_MARKS[seen.mark]} *{label}*" if current else f"{_MARKS[seen.mark]} {label}{took}"
+    if seen.mark in {Mark.NOW, Mark.STALLED, Mark.FAILED}:
+        return f"{_MARKS[seen.mark]} *{label.replace(' ', _NO_BREAK)}*"
+    return f"{_MARKS[seen.mark]} {label}{took}".replace(" ", _NO_BREAK)
 
 
 def _people(view: StartupView) -> str:
     parts = [_who(view)]
     if view.verdict is None:
-        sign = "none yet" if view.last_sign is None else f"{spell_duration(view.last_sign)} ago"
-        parts.append(f"last sign of life {sign}")
+        seen = view.last_sign
+        told = "no sign of life yet" if seen is None else f"last sign of life {spell_duration(seen)} ago"
+        parts.append(told)
     return " · ".join(parts)
 
 

@@ -26,7 +26,7 @@ from bot.core.blocks import (
     table,
     weigh,
 )
-from bot.core.events import MAIN_RANK, Verb
+from bot.core.events import MAIN_RANK, PhaseId, Verb
 from bot.core.words import (
     Searched,
     count,
@@ -170,7 +170,7 @@ def _smoke(result: SmokeResult) -> str:
 def _durations(phases: tuple[PhaseView, ...]) -> Block:
     rows = [("Phase", "Took", "Usual")]
     for seen in phases:
-        if seen.mark is Mark.AHEAD:
+        if seen.mark is Mark.AHEAD or is_wait(seen):
             continue
         took = "-" if seen.took is None else spell_duration(seen.took)
         usual = "-" if seen.usual is None else spell_duration(seen.usual)
@@ -178,12 +178,17 @@ def _durations(phases: tuple[PhaseView, ...]) -> Block:
     return table(rows)
 
 
+def is_wait(seen: PhaseView) -> bool:
+    """The rest of the time that a start must hold: our own choice, no work of the service."""
+    return seen.phase is PhaseId.READY and seen.mark is Mark.DONE
+
+
 def _spoken_durations(phases: tuple[PhaseView, ...]) -> str:
     """The table's content for clients that show no blocks."""
     told = [
         f"{label_phase(seen.phase, seen.role)} {spell_usual(seen.took, seen.usual)}"
         for seen in phases
-        if seen.took is not None
+        if seen.took is not None and not is_wait(seen)
     ]
     return f" {join_within(told, 800, separator=', ')}." if told else ""
 
@@ -209,7 +214,15 @@ def _cause(reply: VerdictReached) -> str:
         return "."
     rank = reply.rank
     named = rank is None or rank == MAIN_RANK or rank in cause
-    return f": {cause}." if named else f": {say(rank or '', 40)}: {cause}."
+    told = _begin_small(cause)
+    return f": {told}." if named else f": {say(rank or '', 40)}: {told}."
+
+
+def _begin_small(sentence: str) -> str:
+    """`Out of GPU memory` as it goes on behind a colon; `NCCL` and other names stay as they are."""
+    first = sentence.split(" ", 1)[0]
+    plain = first == "A" or (first[1:].isalpha() and first[1:].islower())
+    return sentence[:1].lower() + sentence[1:] if plain else sentence
 
 
 def _quote(line: str, rank: Rank | None) -> str:

@@ -142,6 +142,11 @@ def name_doing(phase: PhaseId, role: Role) -> str:
     return _DOING[phase] + (" of the draft model" if role is Role.DRAFT else "")
 
 
+def name_ranks_doing(phase: PhaseId, role: Role) -> str:
+    """The same of ranks: `8 of 8 ranks connecting`."""
+    return "connecting" if phase is PhaseId.DISTRIBUTED else name_doing(phase, role)
+
+
 def name_phase(phase: PhaseId, role: Role) -> str:
     """The phase as a thing: `weight loading`, `graph capture of the draft model`."""
     return _NOUN[phase] + (" of the draft model" if role is Role.DRAFT else "")

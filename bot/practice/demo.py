@@ -16,12 +16,13 @@ from bot.core.blocks import Message
 from bot.core.events import ServiceName
 from bot.core.terminal import render_terminal
 from bot.practice.scenarios import Scenario
+from bot.practice.slack_state import PostedMessage
 from bot.practice.workspace import ALICE, CHANNEL, CHANNEL_NAME, NAMES, SERVICE, PracticeWorkspace
 from bot.run import configure_logging
 
 if TYPE_CHECKING:
     from bot.clients.records import Operation
-    from bot.practice.slack_state import Change, PostedMessage
+    from bot.practice.slack_state import Change
 
 DEFAULT_SPEED = 15.0  # a start of seven minutes in half a one
 HEALTHY, FAILED, STALLED = 0, 3, 4
@@ -31,6 +32,8 @@ _STALL_STANDS = 3.0  # real seconds a reported stall must last to be the end of 
 _LOOK_EVERY = 0.1
 _EDIT_EVERY = 2.0  # real seconds between two printed presents
 _LONG_VERBS = frozenset({"restart", "start", "stop", "watch"})
+_WIDTH = 100  # columns, the stamp's among them
+_STAMP_WIDTH = 10
 
 
 @dataclass(slots=True)
@@ -48,6 +51,8 @@ class Demo:
         configure_logging(level=logging.ERROR)
         workspace = PracticeWorkspace(self.scenario, speed=self.speed, port=self.port)
         self.show(f"kimi practice workspace · scenario {self.scenario.name}: {self.scenario.title}")
+        if self.say:
+            self.show(_explain(self.speed))
         try:
             app = await workspace.start()
             if not self.say:
@@ -111,11 +116,11 @@ class Typist:
             answers = await self._confirm(answers)
             newest = await self._last()
             if newest is not None and (last is None or newest.operation != last.operation):
-                await self._settle()
+                await self._conclude()
                 return _ENDS.get(newest.verdict or "", HEALTHY)
             stalled_since = (stalled_since or loop.time()) if self._stalled() else None
             if stalled_since is not None and loop.time() - stalled_since > _STALL_STANDS:
-                await self._settle()
+                await self._conclude()
                 return STALLED
         return FAILED
 
@@ -128,6 +133,12 @@ class Typist:
         views = [running.startup.view(now) for running in self.app.startups.running.values()]
         return any(view.pace is Pace.STALLED for view in views)
 
+    async def _conclude(self) -> None:
+        """The thread's first message once more, as it stands at the end: its edits were thinned out."""
+        self._printer.hold_presents()
+        await self._settle()
+        self._printer.print_root()
+
     async def _settle(self) -> None:
         """Until all that was said stands in Slack."""
         await self.app.startups.ground.outbox.drain(_ANSWER_WITHIN)
@@ -137,20 +148,38 @@ class Typist:
         seen = slack.ephemerals(ALICE)
         for message in seen[answers:]:
             with contextlib.suppress(LookupError):
-                message.action("kimi:confirm")
-                self._printer.say("alice presses the button")
+                _, pressed = message.action("kimi:confirm")
+                self._printer.say(f"alice presses [{pressed['text']['text']}]")
                 await slack.press(ALICE, CHANNEL, message.ts, "kimi:confirm")
         return len(seen)
 
 
+def _explain(speed: float) -> str:
+    return (
+        f"One second here is {speed:g} in the practice, whose time the stamps tell. "
+        "└ is a reply that stays,\n~ the thread's first message, which is edited to tell the present."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What was last printed of a root: when, in real seconds, and its lines."""
+
+    at: float = 0.0
+    headline: str = ""
+    rest: str = ""
+
+
 @dataclass(slots=True)
 class Printer:
-    """The channel as text: replies whole, the root's edits thinned out to what changed."""
+    """The channel as text: replies whole, the root's edits thinned out to what a person can follow."""
 
     workspace: PracticeWorkspace
     show: Callable[[str], None]
     _began: float = field(init=False)
-    _presents: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _presents: dict[str, Present] = field(default_factory=dict)
+    _root: PostedMessage | None = None
+    _held: bool = False
 
     def __post_init__(self) -> None:
         self._began = self.workspace.clock.now().timestamp()
@@ -166,12 +195,27 @@ class Printer:
         if message is None or not message.bot:
             return
         match change.kind:
-            case "edited" if message.thread_ts is None:
+            case "edited" if message.seen_by is not None:
+                self.say(self._read(message, before="only alice sees, in place of the question: "))
+            case "edited" if message.thread_ts is None and not self._held:
                 self._print_present(message)
             case "ephemeral":
                 self.say(self._read(message, before="only alice sees: "))
             case "posted":
+                self._note_root(message)
                 self.say(self._read(message, before=self._where(message)))
+
+    def hold_presents(self) -> None:
+        """No more edits of this root: `print_root` tells the last one."""
+        self._held = True
+
+    def print_root(self) -> None:
+        if self._root is not None:
+            self.say("The thread's first message now:\n" + self._read(self._root, before=""))
+
+    def _note_root(self, message: PostedMessage) -> None:
+        if message.thread_ts is None:
+            self._root, self._held = message, False
 
     def _where(self, message: PostedMessage) -> str:
         if message.thread_ts is None:
@@ -179,14 +223,23 @@ class Printer:
         return "└ (shown in the channel too) " if message.broadcast else "└ "
 
     def _print_present(self, message: PostedMessage) -> None:
-        """The root's short form, when it says something new and not too often."""
+        """The bar, the times and the ranks; the headline too where it is a new one."""
         now = asyncio.get_running_loop().time()
-        at, text = self._presents.get(message.ts, (0.0, ""))
-        if message.text != text and now - at >= _EDIT_EVERY:
-            self._presents[message.ts] = (now, message.text)
-            self.say(f"  ~ {render_terminal(Message(message.text, ()))}")
+        before = self._presents.get(message.ts, Present())
+        body = render_terminal(Message(message.text, message.blocks[:1]), width=_room(2), names=NAMES)
+        headline, _, rest = body.partition("\n")
+        same = (headline, rest) == (before.headline, before.rest)
+        if same or now - before.at < _EDIT_EVERY:
+            return
+        self._presents[message.ts] = Present(now, headline, rest)
+        shown = rest if rest and headline == before.headline else body
+        self.say("~ " + shown.replace("\n", "\n  "))
 
     def _read(self, message: PostedMessage, *, before: str) -> str:
-        text = render_terminal(Message(message.text, message.blocks), width=100, names=NAMES)
+        text = render_terminal(Message(message.text, message.blocks), width=_room(len(before)), names=NAMES)
         files = [f"[file] {file.name} ({len(file.content):,} bytes)" for file in message.files]
         return before + "\n".join([text, *files])
+
+
+def _room(before: int) -> int:
+    return _WIDTH - _STAMP_WIDTH - before

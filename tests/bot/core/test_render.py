@@ -11,6 +11,7 @@ from bot.core.actions import (
     Noticed,
     Pace,
     PhaseFinished,
+    PhaseView,
     RankTime,
     RankView,
     Reply,
@@ -41,7 +42,7 @@ def test_the_root_midway() -> None:
     assert bar == "▓▓▓▓▓▓▓░░░░░ 38 of 64 shards · 3m10s in this phase (usual 5m) · about 4 min to ready"
     assert ranks == "8 of 8 ranks loading weights"
     assert note == "412 GB of 547 GB read, 1.9 GB/s"
-    assert markups(message)[1].split("   ") == [
+    assert markups(message)[1].replace("\N{NO-BREAK SPACE}", " ").split("   ") == [
         "✓ stop 14s",
         "✓ process 9s",
         "✓ distributed 22s",
@@ -112,7 +113,7 @@ def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
         ({"pace": Pace.SLOW}, "3m10s in this phase (usual 5m, slower than usual)"),
         ({"pace": Pace.STALLED}, "⚠️ no progress while loading weights"),
         ({"lost": "llm-two does not answer"}, "⚠️ llm-two does not answer"),
-        ({"last_sign": None}, "last sign of life none yet"),
+        ({"last_sign": None}, "no sign of life yet"),
         ({"verb": Verb.WATCH, "by": None}, "started outside chat"),
         ({"verb": Verb.STOP}, "*kimi-k2.5* is stopping on llm-two"),
         ({"by": None, "reason": "nightly"}, "restarted by kimi: “nightly”"),
@@ -128,6 +129,32 @@ def test_what_the_root_says(changes: dict[str, object], told: str) -> None:
 def test_a_stalled_root_promises_nothing() -> None:
     message = render_root(midway(pace=Pace.STALLED))
     assert "to ready" not in shown(message) + message.text
+
+
+def test_a_failed_root_names_the_phase_that_failed_not_the_one_it_came_out_in() -> None:
+    phases = (mark(PhaseId.SERVER, Mark.FAILED, 7), mark(PhaseId.READY, Mark.DONE, 1))
+    message = render_root(midway(verdict=Verdict.FAILED, phase=PhaseId.READY, phases=phases))
+    assert message.text.endswith("after 3m55s while opening the server")
+
+
+def test_between_two_phases_no_time_is_told_for_the_next() -> None:
+    phases = (mark(PhaseId.WARMUP, Mark.DONE, 15), PhaseView(PhaseId.READY, Role.TARGET, Mark.NOW))
+    between = midway(phase=PhaseId.READY, phases=phases, usual_phase=None, eta=None)
+    assert "in this phase" not in shown(render_root(between))
+    first = midway(phase=PhaseId.STOPPING, phases=(PhaseView(PhaseId.STOPPING, Role.TARGET, Mark.NOW),))
+    assert "3m10s in this phase" in shown(render_root(first))
+
+
+def test_the_rest_of_the_time_it_must_hold_is_no_mark_once_it_is_over() -> None:
+    phases = (mark(PhaseId.SMOKE, Mark.DONE, 26), mark(PhaseId.READY, Mark.NOW, 1))
+    assert "▸ *stays\N{NO-BREAK SPACE}up*" in shown(render_root(midway(phases=phases)))
+    over = (phases[0], mark(PhaseId.READY, Mark.DONE, 4))
+    assert "stays" not in shown(render_root(midway(phases=over)))
+
+
+def test_ranks_connect() -> None:
+    told = shown(render_root(midway(phase=PhaseId.DISTRIBUTED, ranks=ranks_in(PhaseId.DISTRIBUTED))))
+    assert "8 of 8 ranks connecting\n" in told + "\n"
 
 
 @pytest.mark.parametrize(
@@ -200,4 +227,4 @@ def test_a_notice_names_its_person() -> None:
 
 def test_the_end_of_a_long_row_of_marks_is_kept() -> None:
     many = (*[mark(PhaseId.WEIGHTS, Mark.DONE, 1)] * 60, mark(PhaseId.SMOKE, Mark.NOW, 1))
-    assert markups(render_root(midway(phases=many)))[1].endswith("▸ *smoke test*")
+    assert markups(render_root(midway(phases=many)))[1].endswith("▸ *smoke\N{NO-BREAK SPACE}test*")

@@ -79,6 +79,13 @@ def test_a_stall_tells_all_that_is_needed() -> None:
     assert button_values(message)["kimi:wait"] == {"o": "op1", "s": "kimi-k2.5", "m": 30}
 
 
+def test_the_rest_of_the_time_it_must_hold_is_no_row() -> None:
+    phases = (mark(PhaseId.SMOKE, Mark.DONE, 26), mark(PhaseId.READY, Mark.DONE, 4))
+    message = render_verdict(replace(HEALTHY, phases=phases), MIDWAY)
+    assert "smoke test" in shown(message)
+    assert "stays up" not in shown(message) + message.text
+
+
 def test_a_stall_says_nothing_of_health_or_failure_and_no_log_text_in_its_fallback() -> None:
     message = render_stall(STALL, MIDWAY)
     told = shown(message) + message.text
@@ -136,7 +143,11 @@ def test_what_every_rank_says_is_shown_once() -> None:
 
 def test_a_cause_names_its_rank_once() -> None:
     unnamed = replace(FAILED, cause="Out of GPU memory")
-    assert render_verdict(unnamed, MIDWAY).text.endswith("while loading weights: TP3: Out of GPU memory.")
+    assert render_verdict(unnamed, MIDWAY).text.endswith("while loading weights: TP3: out of GPU memory.")
+    nccl = replace(FAILED, cause="NCCL gave up", rank=None)
+    assert render_verdict(nccl, MIDWAY).text.endswith("while loading weights: NCCL gave up.")
+    fault = replace(FAILED, cause="A GPU fault", rank=None)
+    assert render_verdict(fault, MIDWAY).text.endswith("while loading weights: a GPU fault.")
     assert render_verdict(replace(FAILED, cause=None), MIDWAY).text.endswith("while loading weights.")
 
 

@@ -7,16 +7,21 @@ import contextlib
 import os
 import re
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 import structlog
 
+from bot.core.actions import Mark, Progress, Verdict
+from bot.core.events import PhaseId
+from bot.core.render import Message, render_root
 from bot.practice.demo import FAILED, HEALTHY, STALLED, Demo, Printer
 from bot.practice.scenarios import SCENARIOS
 from bot.practice.slack_state import PostedMessage
 from bot.practice.workspace import ALICE, CHANNEL, PracticeWorkspace
 from tests.support.commands import kimi
+from tests.support.startup_views import MIDWAY, mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,13 +47,18 @@ async def play(*say: str, scenario: str = "healthy", speed: float = 100) -> tupl
 async def test_a_healthy_restart_is_typed_confirmed_followed_and_ends_with_0() -> None:
     ended = await kimi("demo", "--say", "restart kimi-k2.5", "--speed", "100")
     assert (ended.status, ended.err) == (HEALTHY, "")
-    first, *lines = ended.out.splitlines()
+    first, pace, _, typed, *_ = ended.out.splitlines()
     assert first.startswith("kimi practice workspace · scenario healthy: ")
-    assert STAMP.sub("", lines[0]) == "alice: /kimi restart kimi-k2.5"
-    told = [ended.out.index(word) for word in ("alice presses the button", "#llm-ops ", "Weights loaded")]
+    assert pace.startswith("One second here is 100 in the practice")
+    assert STAMP.sub("", typed) == "alice: /kimi restart kimi-k2.5"
+    told = [ended.out.index(word) for word in ("alice presses [Restart]", "#llm-ops ", "Weights loaded")]
     assert told == sorted(told)
     assert STAMP.search(ended.out)
     assert re.search(r"└ .*healthy", ended.out)
+    before, _, last = ended.out.partition("The thread's first message now:\n")
+    assert re.match(r" +✅ kimi-k2\.5 is healthy on llm-two after \d+m\d\ds\n", last)
+    assert "in place of the question: Restarting `kimi-k2.5`" in before
+    assert "is healthy on" not in before
 
 
 async def test_a_failed_start_ends_with_3_and_shows_the_file() -> None:
@@ -116,11 +126,61 @@ async def test_the_terminal_shows_what_the_bot_says_and_where() -> None:
     ]
 
 
-async def test_edits_are_thinned_out_to_what_changed() -> None:
+def loading(done: int, total: int = 64, *, verdict: Verdict | None = None) -> Message:
+    now = mark(PhaseId.WEIGHTS, Mark.NOW, 190, progress=Progress(done, total))
+    return render_root(replace(MIDWAY, phases=(now,), verdict=verdict, eta=None))
+
+
+def edit(workspace: PracticeWorkspace, root: PostedMessage, message: Message) -> None:
+    workspace.slack.workspace.edit(root, message.text, message.blocks)
+
+
+async def test_edits_are_thinned_out_and_tell_the_bar_and_a_new_headline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with printing() as (workspace, shown):
+        root = make_message("loading")
+        workspace.slack.workspace.post(root)
+        for done in (9, 10, 11):  # within one moment: the first alone is told
+            edit(workspace, root, loading(done))
+        monkeypatch.setattr("bot.practice.demo._EDIT_EVERY", 0.0)
+        edit(workspace, root, loading(38))
+        edit(workspace, root, loading(38))
+    told = [STAMP.sub("", line) for line in shown]
+    assert "\n".join(told).split("\n") == [
+        "#llm-ops loading",
+        "~ kimi-k2.5 is restarting on llm-two · loading weights",
+        "            ▓░░░░░░░░░░░ 9 of 64 shards · 3m10s in this phase (usual 5m)",
+        "            8 of 8 ranks loading weights",
+        "~ ▓▓▓▓▓▓▓░░░░░ 38 of 64 shards · 3m10s in this phase (usual 5m)",
+        "            8 of 8 ranks loading weights",
+    ]
+
+
+async def test_the_first_message_is_told_whole_at_the_end() -> None:
+    shown: list[str] = []
+    workspace = PracticeWorkspace(SCENARIOS["healthy"], speed=1)
+    printer = Printer(workspace, show=shown.append)
+    printer.print_root()
+    assert shown == []
+    workspace.slack.on_change(printer.print_change)
+    root = make_message("loading")
+    workspace.slack.workspace.post(root)
+    printer.hold_presents()
+    edit(workspace, root, loading(64, verdict=Verdict.HEALTHY))
+    printer.print_root()
+    assert [STAMP.sub("", line).split("\n")[0] for line in shown] == [
+        "#llm-ops loading",
+        "The thread's first message now:",
+    ]
+    assert "✅ kimi-k2.5 is healthy on llm-two after 3m55s (usual 7m40s)" in shown[1]
+    assert "restarted by @alice: “new tool-call parser”" in shown[1]
+
+
+async def test_no_line_is_wider_than_the_terminal() -> None:
+    words = "a sentence that goes on and on " * 12
     with printing() as (workspace, shown):
         slack = workspace.slack.workspace
-        root = make_message("loading")
-        slack.post(root)
-        for text in ("loading 1", "loading 2", "loading 3"):
-            slack.edit(root, text, ())
-    assert [STAMP.sub("", line) for line in shown] == ["#llm-ops loading", "  ~ loading 1"]
+        slack.post(make_message(words))
+        slack.post(make_message(words, ts="2.0", thread_ts="1.0", broadcast=True))
+    assert max(len(line) for text in shown for line in text.split("\n")) <= 100
