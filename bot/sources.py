@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -90,10 +91,11 @@ async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple
         stream = link.host.follow_journal(
             link.unit, scope=link.scope, position=known, invocation=link.invocation
         )
-        async for data in stream:
-            alive = True
-            await _tell_restored(link, inbox)
-            await _deliver(link, inbox, decoder=decoder, data=data)
+        async with aclosing(stream):  # or the host goes on sending to who was stopped while waiting here
+            async for data in stream:
+                alive = True
+                await _tell_restored(link, inbox)
+                await _deliver(link, inbox, decoder=decoder, data=data)
     except HostError as error:
         return alive, error
     return alive, HostUnreachable(link.host.name, f"{link.host.name}: the journal ended")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import structlog
@@ -79,7 +80,8 @@ async def _read(
         stream = link.host.read_journal(
             link.unit, scope=link.scope, invocation=invocation, lines=lines, since=since
         )
-        async for data in stream:
-            found.extend(decoder.feed(data))
+        async with aclosing(stream):
+            async for data in stream:
+                found.extend(decoder.feed(data))
     found.extend(decoder.close())
     return found

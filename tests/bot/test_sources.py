@@ -157,6 +157,15 @@ async def test_a_host_that_talks_faster_than_we_think_waits() -> None:
     assert [event.line.reading for event in lines] == [f"line {number}" for number in range(1, 9)]
 
 
+async def test_who_is_stopped_while_it_waits_hangs_up_at_once() -> None:
+    async with following(room=1) as wire:
+        for number in range(1, 4):
+            wire.host.say(number, f"line {number}")
+        await asyncio.sleep(5)
+        assert wire.host.following == 1
+    assert wire.host.following == 0
+
+
 async def test_an_observation_is_what_systemd_says() -> None:
     wire = make_wire()
     wire.host.units[UNIT] = replace(RUNNING, restarts=3)

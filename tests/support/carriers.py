@@ -86,16 +86,24 @@ class MemoryStore:
             self.refused += 1
             raise StoreUnavailable("Redis at nowhere does not answer")
 
+    def _forget_to_answer(self, name: str) -> None:
+        if name in self.deaf:
+            self.deaf.remove(name)
+            raise StoreUnavailable("the answer was lost")
+
     async def take(self, holder: Holder) -> Holder | None:
         self._answer("take")
         held = self.holders.setdefault(holder.service, holder)
         await asyncio.sleep(0)
+        self._forget_to_answer("take")
         return None if held.operation == holder.operation else held
 
     async def holder(self, service: ServiceName) -> Holder | None:
         self._answer("holder")
         await asyncio.sleep(0)
-        return self.holders.get(service)
+        held = self.holders.get(service)
+        operation = await self.operation(held.operation) if held is not None else None
+        return held.model_copy(update={"headline": operation.headline}) if held and operation else held
 
     async def release(self, service: ServiceName, operation: OperationId) -> None:
         self._answer("release")
@@ -116,9 +124,7 @@ class MemoryStore:
             update={"positions": dict(operation.positions)}
         )
         self._diary.append("saved")
-        if "save" in self.deaf:
-            self.deaf.remove("save")
-            raise StoreUnavailable("the answer was lost")
+        self._forget_to_answer("save")
 
     async def enqueue(self, outgoing: Sequence[Outgoing], files: Mapping[str, bytes] | None = None) -> None:
         self._answer("enqueue")
@@ -198,6 +204,7 @@ class MemoryHost:
     shows: int = 0
     follows: list[tuple[Position | None, InvocationId | None]] = field(default_factory=list)
     follow_times: list[float] = field(default_factory=list)
+    following: int = 0  # streams that are open
     journals: dict[UnitName, asyncio.Queue[bytes | HostError | None]] = field(
         default_factory=lambda: defaultdict(asyncio.Queue)
     )
@@ -240,10 +247,14 @@ class MemoryHost:
     ) -> AsyncGenerator[bytes, None]:
         self.follows.append((position, invocation))
         self.follow_times.append(asyncio.get_running_loop().time())
-        while (piece := await self.journals[unit].get()) is not None:
-            if isinstance(piece, Exception):
-                raise piece
-            yield piece
+        self.following += 1
+        try:
+            while (piece := await self.journals[unit].get()) is not None:
+                if isinstance(piece, Exception):
+                    raise piece
+                yield piece
+        finally:
+            self.following -= 1
 
     async def read_journal(self, unit: UnitName, **asked: Any) -> AsyncGenerator[bytes, None]:
         self.reads.append({"unit": unit} | asked)
