@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, assert_never
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 import structlog
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from bot import sources
 from bot.clients.records import Operation
@@ -27,7 +30,7 @@ from bot.core.events import Event, Member, Ticked, Verb, VerbRefused, VerbSent, 
 from bot.core.journal import Position
 from bot.core.startup import Startup
 from bot.core.startup_state import Plan, Sent, StartupState
-from bot.errors import CommandTimedOut, HostError, HostUnreachable, StoreUnavailable
+from bot.errors import HostError, StoreUnavailable
 from bot.ground import Ground
 from bot.messages import (
     Letter,
@@ -42,9 +45,11 @@ from bot.sources import Inbox, Link
 from bot.tails import read_start
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Sequence
 
     from bot.clients.records import Outgoing
+    from bot.clients.store import Store
+    from bot.core.events import ServiceName
     from bot.sources import Piece
 
 log = structlog.get_logger()
@@ -54,6 +59,8 @@ STATE = TypeAdapter(StartupState)
 POSITION = TypeAdapter(Position)
 USUAL = TypeAdapter(Usual)
 
+Work: TypeAlias = Callable[[], Awaitable[None]]
+
 _QUEUE = 256  # pieces; a host that talks faster than we think waits in its own journal
 _BATCH = 64
 _SAVE_EVERY = 5.0  # real seconds, where nothing but the journal's position changed
@@ -62,6 +69,18 @@ OWN_FAULT = (
     "kimi's own log says what; `watch` takes it up again."
 )
 _STORE_RETRY = 1.0  # real seconds between attempts to save while Redis is away
+_ORDER = "order to "  # begins the names of the tasks that give one
+_ORDER_WITHIN = 60.0  # real seconds; the host's own time-outs end one sooner
+
+
+async def read_usual(store: Store, service: ServiceName) -> Usual:
+    """What is usual for the service; nothing where that cannot be read: no start shall fail of it."""
+    known = await store.baseline(service)
+    try:
+        return USUAL.validate_json(known) if known else Usual()
+    except ValidationError as error:
+        log.error("baseline_unreadable", service=service, error=str(error))  # noqa: TRY400 - learned anew
+        return Usual()
 
 
 @dataclass(slots=True)
@@ -79,11 +98,9 @@ class Running:
 
     @property
     def begun(self) -> bool:
-        """Whether the verb was ordered, so that it must not be ordered again."""
+        """Whether no verb may be ordered any more; a watch has none to order."""
         states = self.startup.state.members.values()
-        return self.startup.plan.verb is not Verb.WATCH and any(
-            state.sent is not Sent.NOT for state in states
-        )
+        return self.startup.plan.verb is Verb.WATCH or any(state.sent is not Sent.NOT for state in states)
 
     async def run(self) -> None:
         """Until the operation is closed; begun where it was not yet, else taken up where it stood."""
@@ -93,35 +110,29 @@ class Running:
             await self._perform(self.startup.resume(now) if self.begun else self.startup.begin(now))
             while self.startup.verdict is None:
                 await self._perform(self._handle(await self._take()))
-            if not self.closed.is_set():
-                await self._close_late(self.startup.verdict)
         finally:
             self.closed.set()
             for task in (*followers, *self._busy.values()):
                 task.cancel()
 
-    async def _close_late(self, verdict: Verdict) -> None:
-        """The process died between the verdict and its last steps: they are done now, none twice."""
-        if verdict is Verdict.FAILED:
-            await self._upload(UploadTail(self.startup.state.sequence, "Whole log of this start:"))
-        await self._close(Close(verdict))
-
     async def give_up(self) -> None:
         """After a fault of our own: say so, let the service go; the unit is left alone."""
         operation = self.operation.operation
         notice = notice_message(OWN_FAULT, operation=operation, channel=self.operation.channel)
-        update = {"closed": self.ground.clock.now(), "verdict": Verdict.UNWATCHED}
+        verdict = self.startup.verdict or Verdict.UNWATCHED  # one that was told already stands
+        update = {"closed": self.ground.clock.now(), "verdict": verdict}
         self.operation = self.operation.model_copy(update=update)
         await self._until_stored(lambda: self.ground.store.finish(self.operation, [notice]))
         self.ground.outbox.wake()
 
     def _follow(self, link: Link) -> asyncio.Task[None]:
-        return self.ground.tasks.spawn(f"{self.operation.service} journal {link.member}", self._hear(link))
+        work = partial(sources.follow_journal, link, self.inbox, redactor=self.ground.make_redactor())
+        return self.ground.tasks.spawn(f"{self.operation.service} journal {link.member}", self._guard(work))
 
-    async def _hear(self, link: Link) -> None:
-        """A reader that breaks must break the whole: a thread that falls silent looks like a stall."""
+    async def _guard(self, work: Work) -> None:
+        """What breaks must break the whole: a thread that falls silent looks like a stall."""
         try:
-            await sources.follow_journal(link, self.inbox, redactor=self.ground.make_redactor())
+            await work()
         except Exception as error:  # noqa: BLE001 - raised again where the operation ends
             await self.inbox.put(sources.Piece((), fault=error))
 
@@ -146,25 +157,25 @@ class Running:
     # What the schedule and people ask for; none of these waits.
 
     def tell(self, event: Event) -> None:
-        """Put the event of a person on the queue."""
-        self.ground.tasks.spawn(f"{self.operation.service} told", self.inbox.put(sources.Piece((event,))))
+        """Put the event of a person on the queue; under a name of its own, so that none is left out."""
+        self._once(f"told {uuid.uuid4().hex}", partial(self.inbox.put, sources.Piece((event,))))
 
     def tick(self) -> None:
-        self._once("tick", self.inbox.put(sources.Piece((Ticked(),))))
+        self._once("tick", partial(self.inbox.put, sources.Piece((Ticked(),))))
 
     def observe(self) -> None:
         for link in self.links.values():
-            self._once(f"unit {link.member}", sources.observe_unit(link, self.inbox))
+            self._once(f"unit {link.member}", partial(sources.observe_unit, link, self.inbox))
 
     def probe(self) -> None:
-        self._once("probe", sources.ask_engine(self.ground.probes[self.operation.service], self.inbox))
+        probe = self.ground.probes[self.operation.service]
+        self._once("probe", partial(sources.ask_engine, probe, self.inbox))
 
-    def _once(self, name: str, work: Coroutine[object, object, None]) -> None:
+    def _once(self, name: str, work: Work) -> None:
         """Start `work` unless the last of that name still runs: nothing ever piles up."""
         if self.closed.is_set() or name in self._busy:
-            work.close()
             return
-        task = self.ground.tasks.spawn(f"{self.operation.service} {name}", work)
+        task = self.ground.tasks.spawn(f"{self.operation.service} {name}", self._guard(work))
         self._busy[name] = task
         task.add_done_callback(lambda _: self._busy.pop(name, None))
 
@@ -179,16 +190,16 @@ class Running:
                 case EditRoot() | PostReply():
                     pass  # saved with the state: the outbox has it
                 case SendVerb():
-                    self._once(f"verb {action.member}", self._send(action))
+                    self._once(f"{_ORDER}{action.member}", partial(self._send, action))
                 case ProbeNow():
                     self.probe()
                 case RunSmoke():
                     probe = self.ground.probes[self.operation.service]
-                    self._once("smoke", sources.run_smoke(probe, self.inbox))
+                    self._once("smoke", partial(sources.run_smoke, probe, self.inbox))
                 case UploadTail() if closing:
                     await self._upload(action)  # nothing is left to be followed meanwhile
                 case UploadTail():
-                    self._once(f"upload {action.sequence}", self._upload(action))
+                    self._once(f"upload {action.sequence}", partial(self._upload, action))
                 case Close():
                     await self._close(action)
                 case _:
@@ -231,19 +242,15 @@ class Running:
     async def _send(self, order: SendVerb) -> None:
         """Tell systemd, once. Whether a command that was not answered arrived is for the core to find out."""
         link = self.links[order.member]
-        event: Event
+        event: Event = VerbSent(order.member)
         try:
             await link.host.change(link.unit, order.verb, scope=link.scope)
-            event = VerbSent(order.member)
-        except CommandTimedOut as error:
-            event = VerbUnanswered(order.member, str(error))
-        except HostUnreachable as error:
-            unsure = VerbUnanswered if error.sent else VerbRefused
-            event = unsure(order.member, str(error))
         except HostError as error:
-            event = VerbRefused(order.member, str(error))
+            failed = VerbUnanswered if error.sent else VerbRefused
+            event = failed(order.member, str(error))
         log.info("verb_sent", member=order.member, verb=order.verb, outcome=type(event).__name__)
-        await self.inbox.put(sources.Piece((event,)))
+        if self.startup.verdict is None:  # else nobody takes anything off the queue any more
+            await self.inbox.put(sources.Piece((event,)))
 
     async def _upload(self, order: UploadTail) -> None:
         invocations = {member: state.invocation for member, state in self.startup.state.members.items()}
@@ -261,19 +268,25 @@ class Running:
         self.ground.outbox.wake()
 
     async def _close(self, order: Close) -> None:
+        await self._await_orders()
         closed = self.ground.clock.now()
         self.operation = self.operation.model_copy(update={"closed": closed, "verdict": order.verdict})
-        if order.verdict is Verdict.HEALTHY:
-            await self._learn(order)
         await self._until_stored(lambda: self.ground.store.finish(self.operation))
         log.info("operation_closed", operation=self.operation.operation, verdict=order.verdict)
         self.closed.set()
+        if order.verdict is Verdict.HEALTHY:
+            await self._learn(order)  # last: a crash before it costs one sample, and none counts twice
+
+    async def _await_orders(self) -> None:
+        """An order that is on its way arrives, or not, before anybody else may give the next one."""
+        orders = [task for name, task in self._busy.items() if name.startswith(_ORDER)]
+        if orders:
+            await asyncio.wait(orders, timeout=_ORDER_WITHIN)
 
     async def _learn(self, order: Close) -> None:
         service, store = self.operation.service, self.ground.store
         try:
-            known = await store.baseline(service)
-            usual = USUAL.validate_json(known) if known else Usual()
-            await store.save_baseline(service, USUAL.dump_json(learn(usual, order.durations)).decode())
+            usual = learn(await read_usual(store, service), order.durations)
+            await store.save_baseline(service, USUAL.dump_json(usual).decode())
         except StoreUnavailable as error:
             log.warning("baseline_not_learned", service=service, error=str(error))

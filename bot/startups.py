@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,7 @@ import structlog
 
 from bot.clients.records import Holder, Operation
 from bot.core.actions import Verdict
-from bot.core.baseline import Usual
 from bot.core.events import (
-    InvocationId,
     Member,
     OperationId,
     PatienceExtended,
@@ -40,10 +38,10 @@ from bot.core.request import (
 )
 from bot.core.startup import Startup
 from bot.core.startup_state import Plan
-from bot.errors import HostError, StoreUnavailable
+from bot.errors import CommandRefused, HostError, StoreUnavailable
 from bot.ground import Ground
 from bot.messages import notice_message, root_message, tail_letter
-from bot.running import PLAN, POSITION, STATE, USUAL, Running
+from bot.running import PLAN, POSITION, STATE, Running, read_usual
 from bot.standing import look
 from bot.tails import read_latest
 
@@ -60,8 +58,8 @@ _UNDO_RETRY = 1.0  # real seconds
 _WANTED_FOR = timedelta(minutes=5)  # nobody expects a restart long after it was asked for
 NOT_BEGUN = "kimi went down before it began, and nothing was done. Ask again if it is still wanted."
 NOT_RESTORED = (
-    "kimi cannot read its own record of this operation: it no longer watches, and the service is left as it "
-    "is. `watch` takes it up again."
+    "kimi cannot go on from its own record of this operation: it no longer watches, and the service is left "
+    "as it is. `watch` takes it up again."
 )
 
 
@@ -79,49 +77,52 @@ class Startups:
             return Busy(held)
         links = self.ground.links(request.service)
         try:
-            units = await self._observe(links, request.verb)
-        except HostError as error:
+            units = await self._observe(links, request)
+        except (HostError, CommandRefused) as error:
             return Declined(str(error))
-        refusal = refusal_of(request, units)
-        if refusal is not None:
-            return Declined(refusal)
         if await self._costs(request):
             return NeedsConfirmation(f"{request.service} answers requests at present.")
-        if held is not None and not await self._supersede(held, request):
+        if held is None:
+            return await self._begin(request, links=links, units=units)
+        if not await self._supersede(held, request):
             return Busy(held)
-        return await self._begin(request, links=links, units=units)
+        # What was superseded may have changed the units meanwhile: they are looked at anew.
+        return await self.request(replace(request, over=None))
 
     async def held(self, service: ServiceName) -> Held | None:
         """Who has the service now, since when, and what for."""
         holder = await self.ground.store.holder(service)
-        if holder is None:
-            return None
-        operation = await self.ground.store.operation(holder.operation)
+        return None if holder is None else await self._describe(holder)
+
+    async def _describe(self, holder: Holder) -> Held:
         address = await self.ground.store.address(holder.operation)
         return Held(
             operation=holder.operation,
-            service=service,
+            service=holder.service,
             verb=holder.verb,
             by=holder.by,
             age=self.ground.clock.now() - holder.since,
-            headline=operation.headline if operation else holder.headline,
+            headline=holder.headline,
             link=address.permalink if address else None,
         )
 
-    async def _observe(self, links: dict[Member, Link], verb: Verb) -> dict[Member, UnitState]:
-        """Look before touching: every host answers, lets its journal be read and the order through."""
+    async def _observe(self, links: dict[Member, Link], request: Request) -> dict[Member, UnitState]:
+        """Look before touching. Raises HostError, and CommandRefused for what makes no sense at present."""
 
-        async def look(link: Link) -> UnitState:
+        async def observe(link: Link) -> UnitState:
             unit = await link.host.show(link.unit, scope=link.scope)
             cursor = await link.host.journal_end(scope=link.scope)
             link.position = Position(cursor) if cursor else None
             link.invocation = unit.invocation
-            if verb is not Verb.WATCH:
-                await link.host.check_sudo(link.unit, verb, scope=link.scope)
+            if request.verb is not Verb.WATCH:
+                await link.host.check_sudo(link.unit, request.verb, scope=link.scope)
             return unit
 
-        seen = await asyncio.gather(*(look(link) for link in links.values()))
-        return dict(zip(links, seen, strict=True))
+        seen = await asyncio.gather(*(observe(link) for link in links.values()))
+        units = dict(zip(links, seen, strict=True))
+        if refusal := refusal_of(request, units):
+            raise CommandRefused(refusal)
+        return units
 
     async def _costs(self, request: Request) -> bool:
         """Whether the verb would take away a service that answers, and nobody said yes to that yet."""
@@ -154,11 +155,10 @@ class Startups:
         holder = Holder(
             operation=identity, service=request.service, verb=request.verb, by=request.by, since=now
         )
-        other = await store.take(holder)
-        if other is not None:
-            held = await self.held(request.service)
-            return Busy(held or Held(other.operation, other.service, other.verb, other.by, now - other.since))
         try:
+            other = await store.take(holder)
+            if other is not None:
+                return Busy(await self._describe(other))
             plan = await self._plan(request, identity=identity, units=units)
             running = self._prepare(plan, links=links)
             view = running.startup.view(now)
@@ -192,11 +192,7 @@ class Startups:
 
     async def _plan(self, request: Request, *, identity: OperationId, units: dict[Member, UnitState]) -> Plan:
         section = self.ground.section(request.service)
-        known = await self.ground.store.baseline(request.service)
         watching = request.verb is Verb.WATCH
-        before: dict[Member, InvocationId | None] = {
-            member: None if watching else unit.invocation for member, unit in units.items()
-        }
         return Plan(
             operation=identity,
             service=request.service,
@@ -210,8 +206,8 @@ class Startups:
             stable_for=section.stable_for,
             give_up_after=section.give_up_after,
             patience={PhaseId(phase): patience for phase, patience in section.patience.items()},
-            usual=USUAL.validate_json(known) if known else Usual(),
-            before=before,
+            usual=await read_usual(self.ground.store, request.service),
+            before={member: None if watching else unit.invocation for member, unit in units.items()},
         )
 
     def _prepare(self, plan: Plan, *, links: dict[Member, Link]) -> Running:
@@ -220,6 +216,7 @@ class Startups:
                 link.position = None  # from the beginning of the start that is under way
             else:
                 link.invocation = None  # from here on, whatever start it is
+        startup = Startup(plan, self.ground.engines[plan.service])
         operation = Operation(
             operation=plan.operation,
             service=plan.service,
@@ -229,14 +226,13 @@ class Startups:
             reason=plan.reason,
             began=plan.began,
             plan=PLAN.dump_json(plan).decode(),
+            state=STATE.dump_json(startup.state).decode(),
             positions={
                 member: POSITION.dump_json(link.position).decode()
                 for member, link in links.items()
                 if link.position is not None
             },
         )
-        startup = Startup(plan, self.ground.engines[plan.service])
-        operation = operation.model_copy(update={"state": STATE.dump_json(startup.state).decode()})
         return Running(self.ground, operation, startup, links)
 
     def _spawn(self, running: Running) -> None:
@@ -246,15 +242,14 @@ class Startups:
         task.add_done_callback(lambda _: self.running.pop(identity, None))
 
     async def _run(self, running: Running) -> None:
-        if not running.begun:
-            await self._await_root(running.operation.operation)
         try:
+            if not running.begun:
+                await self._await_root(running.operation.operation)
             await running.run()
         except Exception:
             # A fault of ours must neither hold the service for ever nor let the thread fall silent.
             log.exception("startup_broke", operation=running.operation.operation)
             await running.give_up()
-            raise
 
     async def _await_root(self, operation: OperationId) -> None:
         """The thread stands before the unit is touched; a Slack that does not answer delays it, no more."""
@@ -289,12 +284,11 @@ class Startups:
             return
         try:
             running = self._restore(operation)
-        except ValueError as error:  # pydantic's: a plan or a state of another shape
+        except ValueError as error:  # pydantic's too: a plan or a state of another shape
             log.error("operation_not_restored", operation=identity, error=str(error))  # noqa: TRY400 - told
             await self._abandon(operation, NOT_RESTORED)
             return
-        watching = operation.verb is Verb.WATCH
-        if running.begun or watching or await self._still_wanted(operation):
+        if running.begun or await self._still_wanted(operation):
             self._spawn(running)
         else:
             log.warning("operation_not_begun", operation=identity)
@@ -310,11 +304,14 @@ class Startups:
         plan = PLAN.validate_json(operation.plan)
         state = STATE.validate_json(operation.state)
         links = self.ground.links(operation.service)
+        if set(links) != set(plan.members):
+            raise ValueError(f"its members were {', '.join(plan.members)}; they are configured no more")
         for member, link in links.items():
             position = operation.positions.get(member)
             link.position = POSITION.validate_json(position) if position else None
-            known = state.members.get(member)
-            link.invocation = known.invocation if known and link.position is None else None
+            known = state.members[member]
+            link.invocation = known.invocation if link.position is None else None
+            link.lost = known.lost is not None  # else nobody would tell that it can be seen again
         startup = Startup(plan, self.ground.engines[operation.service], state)
         return Running(self.ground, operation, startup, links)
 
@@ -347,7 +344,8 @@ class Startups:
     # What people ask of what runs.
 
     def of(self, service: ServiceName) -> Running | None:
-        return next((run for run in self.running.values() if run.operation.service == service), None)
+        ours = (run for run in self.running.values() if run.operation.service == service)
+        return next((run for run in ours if not run.closed.is_set()), None)
 
     async def status(self, service: ServiceName) -> StatusView:
         running = self.of(service)

@@ -123,7 +123,7 @@ def refusal_of(request: Request, units: Mapping[Member, UnitState]) -> str | Non
             return f"{member} is masked: `systemctl unmask` it on the host first."
         if unit.load != "loaded":
             return f"{member}: systemd has no such unit ({unit.load}); mend `unit` in the configuration."
-    down = all(unit.down for unit in units.values())
+    down = all(unit.down and unit.job is None for unit in units.values())  # with a job: amid a restart
     match request.verb:
         case Verb.START if all(unit.active == "active" for unit in units.values()):
             return (

@@ -25,7 +25,7 @@ A startup has one life line per member (a unit on a host) and one proof for the 
 
 Every event is handled in the same steps: take the fact in, let what waits for time look again, show the
 present if it changed or time passed. What matters later is all in `state`, so that a copy of it goes on just
-the same. After the verdict nothing is ordered any more.
+the same. After the verdict nothing new is ordered any more.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from bot.core.events import (
 )
 from bot.core.patience import Silence
 from bot.core.phases import TrackerState
-from bot.core.startup_end import check_fall, fail_with, finish
+from bot.core.startup_end import check_fall, fail_with, finish, order_end
 from bot.core.startup_lines import take_facts, take_line
 from bot.core.startup_members import read_unit
 from bot.core.startup_proof import check_ready, probe, take_answer, take_smoke
@@ -105,12 +105,13 @@ class Startup:
         """After the process that carried this out died: what was ordered and never reported back.
 
         A verb is not among it: whether it arrived is asked of the unit. A probe and a smoke test are only
-        questions, and are asked anew.
+        questions, and are asked anew. After the verdict: its last orders, of which none is done twice.
         """
         turn = self._turn
         turn.open()
         if turn.is_over:
-            return []
+            order_end(turn, now)
+            return turn.close(now)
         for name, member in turn.state.members.items():
             if member.sent is Sent.UNDERWAY:
                 self._take_unanswered(name, "kimi was restarted before the answer came", now)

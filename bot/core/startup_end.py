@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bot.core.actions import Close, Verdict, VerdictReached
+from bot.core.actions import Close, UploadTail, Verdict, VerdictReached
 from bot.core.baseline import phase_key
 from bot.core.conclusion import Conclusion, conclude, durations_of
 from bot.core.events import Member, Verb
@@ -82,8 +82,18 @@ def finish(
     state.verdict, state.ended, state.cause = verdict, now, conclusion.cause or None
     turn.say(_verdict_reply(turn, conclusion, now, by=by), broadcast=failed)
     if failed and state.lines:
-        turn.upload("The whole log of this start.")
-    turn.order(Close(verdict, _durations(turn, now)))
+        state.sequence += 1
+    order_end(turn, now)
+
+
+def order_end(turn: Turn, now: datetime) -> None:
+    """What is left to do after the verdict. Ordered again it is the same: the log keeps its sequence."""
+    state = turn.state
+    if state.verdict is None:
+        return
+    if state.verdict is Verdict.FAILED and state.lines:
+        turn.order(UploadTail(state.sequence, "The whole log of this start."))
+    turn.order(Close(state.verdict, _durations(turn, now)))
 
 
 def _verdict_reply(turn: Turn, conclusion: Conclusion, now: datetime, *, by: UserId | None) -> VerdictReached:

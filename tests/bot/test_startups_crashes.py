@@ -167,21 +167,19 @@ async def test_a_watch_is_taken_up_however_long_the_process_was_away() -> None:
     assert stage.host.orders == []
 
 
-async def test_a_watch_that_died_amid_its_smoke_test_asks_for_it_anew() -> None:
+async def test_a_watch_that_died_amid_its_smoke_test_asks_for_it_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with backstage() as stage:
+        monkeypatch.setattr(stage.probe, "smoke", asyncio.Event().wait)
         running = await stage.begin(Verb.WATCH)
-        stage.probe.gate.clear()
-        stage.probe.gate.set()
-        await stage.until(lambda: running.startup.view(stage.clock.now()).phase)
-        await stage.until(lambda: running.startup.state.proof.answer is not None)
-        stage.probe.gate.clear()
-        await stage.until(lambda: stage.probe.smokes == 1)
+        await stage.until(lambda: running.startup.state.proof.smoke_asked)
         await asyncio.sleep(1)
         await stage.crash()
-        stage.probe.gate.set()
+        monkeypatch.undo()
         await stage.startups.resume()
         assert (await stage.closed(running)).verdict == "healthy"
-    assert stage.probe.smokes == 2
+    assert stage.probe.smokes == 1
 
 
 async def test_a_host_that_was_out_of_sight_at_the_crash_can_be_seen_again() -> None:

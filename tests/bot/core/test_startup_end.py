@@ -260,4 +260,23 @@ def test_after_the_verdict_nothing_is_ordered() -> None:
     run.observe(RUNNING)
     run.wait(10)
     assert len(run.actions) == count
-    assert run.startup.resume(run.now) == []
+
+
+def test_resumed_after_the_verdict_its_last_orders_are_given_again_the_very_same() -> None:
+    run = loading()
+    die(run)
+    run.wait_for_verdict()
+    given = [action for action in run.actions if isinstance(action, UploadTail | Close)]
+    run.restore()
+    assert run.startup.resume(run.now) == given[-2:]
+    assert run.startup.resume(run.now) == given[-2:]
+
+
+def test_resumed_after_a_healthy_verdict_what_it_took_is_still_known() -> None:
+    run = Run(make_plan())
+    run.run_to_ready()
+    run.wait_for_verdict()
+    closed = run.closed
+    run.restore()
+    run.pass_time(600)
+    assert run.startup.resume(run.now) == [closed]
