@@ -10,10 +10,11 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from bot.core.actions import Pace
-from bot.core.events import SmokeResult, UnitName, UnwatchAsked, UserId, Verb
+from bot.core.actions import EditRoot, Noticed, Pace, PostReply
+from bot.core.events import PhaseId, SmokeResult, UnitName, UnwatchAsked, UserId, Verb
 from bot.core.journal import Decoder
 from bot.errors import CommandTimedOut, HostError, HostUnreachable, PermissionRefused
+from bot.messages import edit_message
 from bot.running import OWN_FAULT, USUAL
 from tests.support.carriers import (
     CLOSED,
@@ -280,6 +281,19 @@ async def test_a_baseline_that_cannot_be_saved_spoils_no_verdict() -> None:
     assert "baseline_not_learned" in {entry["event"] for entry in logs}
 
 
+async def test_of_several_edits_the_newest_alone_goes_out_behind_the_replies() -> None:
+    async with backstage() as stage:
+        running = await stage.begin()
+        view = running.startup.view(stage.clock.now())
+        older, newer = (EditRoot(replace(view, phase=phase)) for phase in (PhaseId.WEIGHTS, PhaseId.GRAPHS))
+        said = [PostReply(number, Noticed(f"fact {number}")) for number in (7, 8)]
+        messages = running._messages([older, said[0], newer, said[1]])
+    assert [message.kind for message in messages] == ["reply", "reply", "edit"]
+    assert [message.text for message in messages[:2]] == ["fact 7", "fact 8"]
+    assert messages[2] == edit_message(newer.view, channel=running.operation.channel)
+    assert messages[2] != edit_message(older.view, channel=running.operation.channel)
+
+
 async def test_the_present_is_kept_for_who_meets_a_held_service() -> None:
     async with backstage() as stage:
         stage.probe.answer = CLOSED
@@ -361,11 +375,12 @@ async def test_nothing_of_it_runs_on_after_the_end() -> None:
     async with backstage() as stage:
         running = await stage.begin()
         await stage.closed(running)
+        asked = (stage.host.shows, stage.probe.checks)
         running.tick()
         running.observe()
         running.probe()
-        running.tell(UnwatchAsked(UserId("U9")))
         await asyncio.sleep(5)
+        assert (stage.host.shows, stage.probe.checks) == asked
         left = [task.get_name() for task in stage.tasks._running if SERVICE in task.get_name()]
         assert left == []
         assert stage.probe.answer is UP
