@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from bot.core.access import Denial, Denied
-from bot.core.actions import Verdict
+from bot.core.actions import Pace, Verdict
 from bot.core.blocks import (
     Block,
     Message,
@@ -189,32 +190,39 @@ def render_status(views: Sequence[StatusView]) -> Message:
 
 def _status(view: StatusView) -> list[str]:
     """The headline, then one line each for what is known beyond it."""
-    where = say(join_names(view.hosts), 200)
+    where = say(join_names(view.hosts), 200) or "its host"
+    if view.startup is not None and view.startup.verdict is None:
+        return [_startup(view.startup, where=where), *_more(view, told=True)]
     up = f" · up {spell_duration(view.uptime)}" if view.uptime is not None else ""
     model = f" · serves {say_code(view.model)}" if view.model else ""
-    lines = [f"{say_name(view.service)} is {_standing(view)} on {where or 'its host'}{up}{model}"]
+    headline = f"{say_name(view.service)} is {_STANDING[view.standing]} on {where}{up}{model}"
+    return [headline, *_more(view, told=False)]
+
+
+def _more(view: StatusView, *, told: bool) -> list[str]:
+    """`told`: the headline says already what who holds the service would say of its phase."""
+    lines = []
     if view.problem:
         lines.append(say(view.problem, 400))
     if view.held is not None:
-        lines.append(f"It is {_held(view.held)}")
+        held = replace(view.held, headline="") if told else view.held
+        lines.append(f"It is {_held(held)}")
     if view.last is not None:
         lines.append(_last(view.last))
     return lines
 
 
-def _standing(view: StatusView) -> str:
-    if view.startup is None or view.startup.verdict is not None:
-        return _STANDING[view.standing]
-    return _startup(view.startup)
-
-
-def _startup(view: StartupView) -> str:
-    """`restarting, loading weights 38/64, about 4 min to ready`."""
-    same = (seen for seen in view.phases if (seen.phase, seen.role) == (view.phase, view.role))
+def _startup(view: StartupView, *, where: str) -> str:
+    """`kimi-k2.5 is restarting on llm-two · loading weights 38/64 · about 4 min to ready`."""
+    same = (seen for seen in reversed(view.phases) if (seen.phase, seen.role) == (view.phase, view.role))
     now = next(same, None)
-    done = f" {now.progress.done}/{now.progress.total}" if now and now.progress else ""
-    eta = f", {spell_estimate(view.eta)} to ready" if view.eta is not None else ""
-    return f"{name_verb_doing(view.verb)}, {name_doing(view.phase, view.role)}{done}{eta}"
+    done = f" {now.progress.done:,}/{now.progress.total:,}" if now and now.progress else ""
+    stale = view.eta is None or view.pace is Pace.STALLED
+    eta = "" if stale or view.eta is None else f" · {spell_estimate(view.eta)} to ready"
+    doing = f"{name_doing(view.phase, view.role)}{done}"
+    if view.pace is Pace.STALLED:
+        doing = f"⚠️ no progress while {doing}"
+    return f"{say_name(view.service)} is {name_verb_doing(view.verb)} on {where} · {doing}{eta}"
 
 
 def _last(last: LastStartup) -> str:

@@ -192,12 +192,10 @@ def _marks(phases: tuple[PhaseView, ...]) -> str:
 
 
 def _mark(seen: PhaseView) -> str:
-    """No line breaks inside of one, but before a bold label: Slack wants a plain space there."""
+    """No line breaks inside of one."""
     took = f" {spell_duration(seen.took)}" if seen.took is not None and seen.mark is Mark.DONE else ""
-    label = label_phase(seen.phase, seen.role)
-    if seen.mark in {Mark.NOW, Mark.STALLED, Mark.FAILED}:
-        return f"{_MARKS[seen.mark]} *{label.replace(' ', _NO_BREAK)}*"
-    return f"{_MARKS[seen.mark]} {label}{took}".replace(" ", _NO_BREAK)
+    told = f"{_MARKS[seen.mark]} {label_phase(seen.phase, seen.role)}{took}".replace(" ", _NO_BREAK)
+    return f"*{told}*" if seen.mark in {Mark.NOW, Mark.STALLED, Mark.FAILED} else told
 
 
 def _people(view: StartupView) -> str:

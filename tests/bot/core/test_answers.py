@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.access import Denial, Denied
-from bot.core.actions import Progress, Verdict
+from bot.core.actions import Pace, Progress, Verdict
 from bot.core.answers import (
     render_busy,
     render_confirmation,
@@ -150,11 +151,8 @@ LAST = LastStartup(Verb.RESTART, Verdict.HEALTHY, seconds(451), timedelta(hours=
         (
             StatusView(KIMI, (HostName("llm-two"),), Standing.STARTING, startup=midway(), held=HELD),
             [
-                "*kimi-k2.5* is restarting, loading weights 38/64, about 4 min to ready on llm-two",
-                (
-                    "It is being restarted by <@U0ALICE>, 2m ago, weights 12/64: "
-                    "<https://slack.example/p1|see its thread>"
-                ),
+                "*kimi-k2.5* is restarting on llm-two · loading weights 38/64 · about 4 min to ready",
+                "It is being restarted by <@U0ALICE>, 2m ago: <https://slack.example/p1|see its thread>",
             ],
         ),
     ],
@@ -235,6 +233,17 @@ def test_any_question_and_refusal_is_sendable(service: str, reason: str, why: st
 def test_progress_in_a_status_is_the_current_phases() -> None:
     view = midway(phases=(), eta=None)
     assert render_status([StatusView(KIMI, (), Standing.STARTING, startup=view)]).text == (
-        "*kimi-k2.5* is restarting, loading weights on its host"
+        "*kimi-k2.5* is restarting on its host · loading weights"
     )
     assert Progress(38, 64).fraction > 0.5
+
+
+def test_a_status_promises_nothing_while_there_is_no_progress() -> None:
+    view = midway(pace=Pace.STALLED)
+    told = render_status([StatusView(KIMI, (HostName("llm-two"),), Standing.STARTING, startup=view)]).text
+    assert told == "*kimi-k2.5* is restarting on llm-two · ⚠️ no progress while loading weights 38/64"
+
+
+def test_a_status_without_a_startup_tells_what_its_holder_does() -> None:
+    told = render_status([replace(STATUS, held=HELD)]).text
+    assert "It is being restarted by <@U0ALICE>, 2m ago, weights 12/64: " in told

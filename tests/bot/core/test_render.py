@@ -46,7 +46,7 @@ def test_the_root_midway() -> None:
         "✓ stop 14s",
         "✓ process 9s",
         "✓ distributed 22s",
-        "▸ *weights*",
+        "*▸ weights*",
         "· memory",
         "· graphs",
         "· draft weights",
@@ -147,7 +147,7 @@ def test_between_two_phases_no_time_is_told_for_the_next() -> None:
 
 def test_the_rest_of_the_time_it_must_hold_is_no_mark_once_it_is_over() -> None:
     phases = (mark(PhaseId.SMOKE, Mark.DONE, 26), mark(PhaseId.READY, Mark.NOW, 1))
-    assert "▸ *stays\N{NO-BREAK SPACE}up*" in shown(render_root(midway(phases=phases)))
+    assert "*▸\N{NO-BREAK SPACE}stays\N{NO-BREAK SPACE}up*" in shown(render_root(midway(phases=phases)))
     over = (phases[0], mark(PhaseId.READY, Mark.DONE, 4))
     assert "stays" not in shown(render_root(midway(phases=over)))
 
@@ -227,4 +227,6 @@ def test_a_notice_names_its_person() -> None:
 
 def test_the_end_of_a_long_row_of_marks_is_kept() -> None:
     many = (*[mark(PhaseId.WEIGHTS, Mark.DONE, 1)] * 60, mark(PhaseId.SMOKE, Mark.NOW, 1))
-    assert markups(render_root(midway(phases=many)))[1].endswith("▸ *smoke\N{NO-BREAK SPACE}test*")
+    assert markups(render_root(midway(phases=many)))[1].endswith(
+        "*▸\N{NO-BREAK SPACE}smoke\N{NO-BREAK SPACE}test*"
+    )
