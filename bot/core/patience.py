@@ -57,7 +57,7 @@ class Silence:
     since: datetime  # the last progress, by our clock
     sign: datetime | None = None  # the last line at all that was not noise
     paused: datetime | None = None  # the host is out of sight since
-    until: datetime | None = None  # a person asked to wait until then
+    until: datetime | None = None  # nothing is held against it before then
     stalled: bool = False
     told: bool = False  # a stall was told and its end was not
     shapes: list[int] = field(default_factory=list)
@@ -99,8 +99,12 @@ class Silence:
 
     def extend(self, until: datetime) -> None:
         """A person keeps waiting: a stall already told is told again only if it outlasts that."""
-        self.until = max(until, self.until or until)
+        self.bear(until)
         self.stalled = False
+
+    def bear(self, until: datetime) -> None:
+        """No judgment before then."""
+        self.until = max(until, self.until or until)
 
     def exceeds(self, patience: timedelta, now: datetime) -> bool:
         if self.paused is not None or (self.until is not None and now < self.until):

@@ -30,6 +30,7 @@ the same. After the verdict nothing new is ordered any more.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.actions import Action, Noticed, RunSmoke, SendVerb, StartupView, Verdict
@@ -65,9 +66,9 @@ from bot.core.startup_waits import check_limit, check_sight, check_silence, chec
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from config.engine_file import EngineFile
+
+CATCHING_UP = timedelta(minutes=2)  # after a resume: what was written meanwhile is read before it is judged
 
 
 class Startup:
@@ -112,6 +113,7 @@ class Startup:
         if turn.is_over:
             order_end(turn, now)
             return turn.close(now)
+        turn.state.silence.bear(now + CATCHING_UP)
         for name, member in turn.state.members.items():
             if member.sent is Sent.UNDERWAY:
                 self._take_unanswered(name, "kimi was restarted before the answer came", now)

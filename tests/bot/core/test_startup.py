@@ -319,6 +319,38 @@ def test_resumed_without_anything_outstanding_it_only_asks_the_engine() -> None:
     assert [type(action) for action in run.startup.resume(run.now)] == [EditRoot, ProbeNow]
 
 
+@pytest.mark.parametrize("away", [3600, 3 * 3600])  # beyond all patience, beyond give_up_after too
+def test_resumed_long_after_it_first_reads_what_was_written_meanwhile(away: int) -> None:
+    run = Run()
+    run.start_process()
+    run.load_weights(seconds=5)
+    run.pass_time(away)
+    run.restore()
+    run.startup.resume(run.now)
+    run.wait(3)
+    assert run.startup.verdict is None
+    assert run.replies(StallReported) == []
+    run.capture_graphs()
+    run.open_server()
+    run.say_ready()
+    run.wait_for_verdict()
+    assert run.startup.verdict is Verdict.HEALTHY
+
+
+@pytest.mark.parametrize("away", [3600, 3 * 3600])
+def test_resumed_long_after_it_still_tells_what_has_come_to_nothing(away: int) -> None:
+    run = Run()
+    run.start_process()
+    run.load_weights(seconds=5)
+    run.pass_time(away)
+    run.restore()
+    run.startup.resume(run.now)
+    run.wait(125)
+    given_up = away > run.plan.give_up_after.total_seconds()
+    assert run.startup.verdict is (Verdict.FAILED if given_up else None)
+    assert len(run.replies(StallReported)) == (not given_up)
+
+
 # ---- properties -------------------------------------------------------------------------------------------
 
 
