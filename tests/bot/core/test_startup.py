@@ -31,7 +31,6 @@ from bot.core.events import (
     PatienceExtended,
     PhaseId,
     Rank,
-    SmokeFinished,
     Ticked,
     UnitObserved,
     Verb,
@@ -43,7 +42,6 @@ from tests.support.startup_events import ROAD, STEPS, VERBS, roads
 from tests.support.startup_runs import (
     BEGAN,
     MEMBER,
-    NEW,
     NEXT,
     OLD,
     OLD_RUNNING,
@@ -283,72 +281,6 @@ def test_the_present_is_shown_on_each_tick_and_each_change() -> None:
     count = len(run.orders(EditRoot))
     run.systemd("Started sglang-kimi.service - Kimi.")
     assert len(run.orders(EditRoot)) == count + 1
-
-
-# ---- after a crash of the bot -----------------------------------------------------------------------------
-
-
-def test_resumed_amid_the_verb_it_asks_the_unit_instead_of_sending_again() -> None:
-    run = Run()
-    run.begin()
-    run.restore()
-    actions = run.startup.resume(run.now)
-    assert not [action for action in actions if isinstance(action, SendVerb)]
-    assert any(isinstance(action, PostReply) for action in actions)
-    run.observe(RUNNING)
-    assert run.startup.state.members[MEMBER].invocation == NEW
-
-
-def test_resumed_amid_the_smoke_test_it_asks_for_it_anew() -> None:
-    run = Run()
-    run.smoke = None
-    run.run_to_ready()
-    run.restore()
-    kinds = [type(action) for action in run.startup.resume(run.now)]
-    assert RunSmoke in kinds
-    assert ProbeNow in kinds
-    run.tell(SmokeFinished(PASSED))
-    run.wait_for_verdict()
-    assert run.startup.verdict is Verdict.HEALTHY
-
-
-def test_resumed_without_anything_outstanding_it_only_asks_the_engine() -> None:
-    run = Run()
-    run.start_process()
-    run.restore()
-    assert [type(action) for action in run.startup.resume(run.now)] == [EditRoot, ProbeNow]
-
-
-@pytest.mark.parametrize("away", [3600, 3 * 3600])  # beyond all patience, beyond give_up_after too
-def test_resumed_long_after_it_first_reads_what_was_written_meanwhile(away: int) -> None:
-    run = Run()
-    run.start_process()
-    run.load_weights(seconds=5)
-    run.pass_time(away)
-    run.restore()
-    run.startup.resume(run.now)
-    run.wait(3)
-    assert run.startup.verdict is None
-    assert run.replies(StallReported) == []
-    run.capture_graphs()
-    run.open_server()
-    run.say_ready()
-    run.wait_for_verdict()
-    assert run.startup.verdict is Verdict.HEALTHY
-
-
-@pytest.mark.parametrize("away", [3600, 3 * 3600])
-def test_resumed_long_after_it_still_tells_what_has_come_to_nothing(away: int) -> None:
-    run = Run()
-    run.start_process()
-    run.load_weights(seconds=5)
-    run.pass_time(away)
-    run.restore()
-    run.startup.resume(run.now)
-    run.wait(125)
-    given_up = away > run.plan.give_up_after.total_seconds()
-    assert run.startup.verdict is (Verdict.FAILED if given_up else None)
-    assert len(run.replies(StallReported)) == (not given_up)
 
 
 # ---- properties -------------------------------------------------------------------------------------------
