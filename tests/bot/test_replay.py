@@ -1,3 +1,5 @@
+"""Saved logs told as starts: state, phase, cause, exit status."""
+
 from __future__ import annotations
 
 import io

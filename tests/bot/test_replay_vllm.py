@@ -1,3 +1,5 @@
+"""Saved logs of vLLM told as starts."""
+
 from __future__ import annotations
 
 import io

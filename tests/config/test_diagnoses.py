@@ -1,3 +1,5 @@
+"""The known failures are well-formed, and each fits what it is for."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Engine files: read, refused with all faults, and what their rules match."""
+
 from __future__ import annotations
 
 import re

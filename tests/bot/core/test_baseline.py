@@ -1,3 +1,5 @@
+"""What healthy starts teach about the usual, and what they do not."""
+
 from __future__ import annotations
 
 from datetime import timedelta

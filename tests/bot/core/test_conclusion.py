@@ -1,3 +1,5 @@
+"""The cause of a failure put together from the log, systemd and the host; durations worth learning."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

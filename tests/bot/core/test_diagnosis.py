@@ -1,3 +1,5 @@
+"""The first root error among the many lines that follow it."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""How systemd tells the end of a unit, in fields and in words, and how it is told on."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The records of phases and how long they took."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,3 +1,5 @@
+"""Silence counted by our own clock, and what breaks it."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

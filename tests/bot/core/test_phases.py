@@ -1,3 +1,5 @@
+"""Lines of an engine to phases of ranks, in whatever order they come."""
+
 from __future__ import annotations
 
 from dataclasses import replace

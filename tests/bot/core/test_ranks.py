@@ -1,3 +1,5 @@
+"""Who wrote a line: by tag, by number, by process."""
+
 from __future__ import annotations
 
 import pytest

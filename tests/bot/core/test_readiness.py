@@ -1,3 +1,5 @@
+"""Every part of the proof of readiness, each missing once."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""Who is in which phase, who left it, and what that proves over."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

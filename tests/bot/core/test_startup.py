@@ -1,3 +1,5 @@
+"""The machine of one startup: verbs, good ends, phases, and what holds on every road."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""How a startup ends, and what is said and left to do then."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

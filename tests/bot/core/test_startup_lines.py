@@ -1,3 +1,5 @@
+"""What a line changes, by whose run it is."""
+
 from __future__ import annotations
 
 from datetime import timedelta

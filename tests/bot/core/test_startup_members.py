@@ -1,3 +1,5 @@
+"""What facts about one unit mean, before and after its new start."""
+
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""The way from the first claim of readiness to the hold."""
+
 from __future__ import annotations
 
 from dataclasses import replace

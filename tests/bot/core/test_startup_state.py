@@ -1,3 +1,5 @@
+"""All a startup remembers goes to JSON and back."""
+
 from __future__ import annotations
 
 from datetime import timedelta

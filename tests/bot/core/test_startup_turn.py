@@ -1,3 +1,5 @@
+"""One turn's orders: their sequence, and the present before what is said."""
+
 from __future__ import annotations
 
 from datetime import timedelta

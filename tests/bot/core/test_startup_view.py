@@ -1,3 +1,5 @@
+"""The present as it is shown: marks, times, estimates, evidence."""
+
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,3 +1,5 @@
+"""What only time brings: a verb without effect, a stall, a lost host, the end of patience."""
+
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,3 +1,5 @@
+"""What another program put before every line is taken off, and nothing else."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The practice engine's completions, streamed and whole."""
+
 from __future__ import annotations
 
 import json

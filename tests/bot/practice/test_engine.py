@@ -1,3 +1,5 @@
+"""The practice engine over HTTP: closed, loading, warming up, serving."""
+
 from __future__ import annotations
 
 import asyncio

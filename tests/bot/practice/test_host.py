@@ -1,3 +1,5 @@
+"""The practice host over real SSH."""
+
 from __future__ import annotations
 
 import asyncio

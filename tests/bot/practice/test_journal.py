@@ -1,3 +1,5 @@
+"""The practice journal: entries, cursors, followers."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""The practice `journalctl` in the forms the bot uses."""
+
 from __future__ import annotations
 
 import asyncio

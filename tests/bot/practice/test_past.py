@@ -1,3 +1,5 @@
+"""What a service that has been up left in its journal."""
+
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,3 +1,5 @@
+"""How a practice process ends, and what it uses."""
+
 from __future__ import annotations
 
 import signal

@@ -1,3 +1,5 @@
+"""The program of a practice unit, from start to end."""
+
 from __future__ import annotations
 
 import asyncio

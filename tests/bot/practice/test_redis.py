@@ -1,3 +1,5 @@
+"""A Redis of our own: started, stopped, its data kept."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Commands of the practice host, with the real ones' exit codes."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""The practice Slack as a whole, with Slack's own SDK."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

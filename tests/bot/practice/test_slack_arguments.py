@@ -1,3 +1,5 @@
+"""Arguments of the Web API, however they were sent."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Blocks that Slack would refuse are refused."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Messages posted, edited, read back."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

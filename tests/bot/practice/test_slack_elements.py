@@ -1,3 +1,5 @@
+"""Elements of blocks within Slack's limits."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Faults on order, as often as ordered."""
+
 from __future__ import annotations
 
 from bot.practice.slack_faults import SOCKET, UPLOAD, FaultPlan, Status

@@ -1,3 +1,5 @@
+"""Uploads in three steps."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

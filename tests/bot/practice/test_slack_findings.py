@@ -1,3 +1,5 @@
+"""What is wrong with an object, in Slack's words."""
+
 from __future__ import annotations
 
 from typing import Any

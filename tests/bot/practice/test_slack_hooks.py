@@ -1,3 +1,5 @@
+"""The response_url: how often, and how long."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

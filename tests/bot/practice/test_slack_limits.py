@@ -1,3 +1,5 @@
+"""Slack's limits, at and beyond each border."""
+
 from __future__ import annotations
 
 import json

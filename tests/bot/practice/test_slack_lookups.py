@@ -1,3 +1,5 @@
+"""Threads, channels, people and groups, as an app may look them up."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

@@ -1,3 +1,5 @@
+"""The practice workspace's page: what it serves, takes and tells its readers."""
+
 from __future__ import annotations
 
 import json

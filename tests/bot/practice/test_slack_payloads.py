@@ -1,3 +1,5 @@
+"""The payloads of commands, mentions, presses and modals."""
+
 from __future__ import annotations
 
 import pytest

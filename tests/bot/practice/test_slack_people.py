@@ -1,3 +1,5 @@
+"""People who type, press and submit."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

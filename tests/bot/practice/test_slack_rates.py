@@ -1,3 +1,5 @@
+"""Slack's rates: 429 with its seconds."""
+
 from __future__ import annotations
 
 import pytest

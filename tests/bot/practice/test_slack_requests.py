@@ -1,3 +1,5 @@
+"""Requests over HTTP, signed as Slack signs them."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Rich text as Slack takes it."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Socket Mode: hello, acknowledgements, several connections."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""What the stand-in remembers, and who hears of changes."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Modals and the Home tab."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

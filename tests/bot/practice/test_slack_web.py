@@ -1,3 +1,5 @@
+"""The Web API over real HTTP."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""The practice `systemctl` in the forms the bot uses."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,3 +1,5 @@
+"""The life of a practice unit, as systemd leads it."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""The failing scenarios fail as a real engine does."""
+
 from __future__ import annotations
 
 import signal

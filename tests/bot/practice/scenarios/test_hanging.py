@@ -1,3 +1,5 @@
+"""The hanging scenarios hang where they should."""
+
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,3 +1,5 @@
+"""The loading scenarios come to readiness, each in its own way."""
+
 from __future__ import annotations
 
 import pytest

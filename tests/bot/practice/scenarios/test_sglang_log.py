@@ -1,3 +1,5 @@
+"""The lines the practice engine prints have the shape of SGLang's."""
+
 from __future__ import annotations
 
 import re

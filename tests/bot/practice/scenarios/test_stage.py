@@ -1,3 +1,5 @@
+"""What a scenario may do: say, wait, move a bar, branch, die."""
+
 from __future__ import annotations
 
 import asyncio
