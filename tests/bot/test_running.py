@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.actions import EditRoot, Noticed, Pace, PostReply
-from bot.core.events import PhaseId, SmokeResult, UnitName, UnwatchAsked, UserId, Verb
+from bot.core.events import PhaseId, SmokeResult, UnitName, Verb
 from bot.core.journal import Decoder
 from bot.errors import CommandTimedOut, HostError, HostUnreachable, PermissionRefused
 from bot.messages import edit_message
@@ -21,7 +21,6 @@ from tests.support.carriers import (
     DEAD,
     MEMBER,
     NEW,
-    OLD,
     RUNNING,
     SECRET,
     SERVICE,
@@ -211,7 +210,8 @@ async def test_a_failure_goes_to_the_channel_with_the_whole_masked_log() -> None
         stage.host.units[UNIT] = BROKEN
         operation = await stage.closed(running)
         assert operation.verdict == "failed"
-        [upload] = [message for message in stage.store.queued.values() if message.kind == "upload"]
+        files = [message for message in stage.store.queued.values() if message.file is not None]
+        [upload] = [message for message in files if message.file and message.file.name.endswith(".log")]
         content = stage.store.files[upload.id].decode()
     assert "tp0: out of gpu memory" in stage.store.texts()[-1].lower()
     assert stage.host.reads[-1]["invocation"] == NEW
@@ -338,37 +338,6 @@ async def test_a_probe_that_breaks_is_a_fault_of_our_own_too(monkeypatch: pytest
         operation = await stage.closed(running)
     assert operation.verdict == "unwatched"
     assert stage.store.texts()[-1].startswith(OWN_FAULT[:20])
-
-
-async def test_a_verdict_that_was_told_stands_though_its_last_steps_break(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        running = await stage.begin()
-        await stage.until(lambda: stage.host.orders and stage.host.follows)
-        stage.host.say(1, BEGIN)
-
-        async def break_down(*_: object, **__: object) -> None:
-            raise ZeroDivisionError
-
-        monkeypatch.setattr("bot.running.read_start", break_down)
-        await asyncio.sleep(4)
-        stage.host.units[UNIT] = BROKEN
-        operation = await stage.closed(running)
-    assert operation.verdict == "failed"
-    assert stage.store.holders == {}
-
-
-async def test_an_order_on_its_way_arrives_before_the_service_is_let_go() -> None:
-    async with backstage() as stage:
-        running = await stage.begin()
-        await stage.until(lambda: stage.host.orders)
-        assert stage.host.units[UNIT].invocation == OLD
-        running.tell(UnwatchAsked(UserId("U9")))
-        operation = await stage.closed(running)
-    assert operation.verdict == "unwatched"
-    assert stage.host.units[UNIT].invocation == NEW
 
 
 async def test_nothing_of_it_runs_on_after_the_end() -> None:
