@@ -70,6 +70,7 @@ OWN_FAULT = (
 )
 _STORE_RETRY = 1.0  # real seconds between attempts to save while Redis is away
 _ORDER = "order to "  # begins the names of the tasks that give one
+_UPLOAD = "upload "  # and of those that fetch a log and post it
 _ORDER_WITHIN = 60.0  # real seconds; the host's own time-outs end one sooner
 
 
@@ -112,7 +113,9 @@ class Running:
                 await self._perform(self._handle(await self._take()))
         finally:
             self.closed.set()
-            for task in (*followers, *self._busy.values()):
+            # A stall's log that is still being fetched comes into its thread all the same.
+            over = (task for name, task in self._busy.items() if not name.startswith(_UPLOAD))
+            for task in (*followers, *over):
                 task.cancel()
 
     async def give_up(self) -> None:
@@ -199,7 +202,7 @@ class Running:
                 case UploadTail() if closing:
                     await self._upload(action)  # nothing is left to be followed meanwhile
                 case UploadTail():
-                    self._once(f"upload {action.sequence}", partial(self._upload, action))
+                    self._once(f"{_UPLOAD}{action.sequence}", partial(self._upload, action))
                 case Close():
                     await self._close(action)
                 case _:
