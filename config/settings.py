@@ -96,6 +96,9 @@ def _secret(environ: Mapping[str, str], name: str, faults: list[str]) -> str | N
     if value and not value.startswith(prefix):
         faults.append(f'environment: {name} does not begin with "{prefix}"; allowed: {what}')
         return None
+    if value and not (value.isascii() and value.isprintable()):
+        faults.append(f"environment: {name} cannot be sent as a header; allowed: printable ASCII characters")
+        return None
     return value or None
 
 

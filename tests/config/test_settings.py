@@ -69,6 +69,14 @@ def test_the_engine_s_key_is_read_from_the_variable_a_service_names() -> None:
         read_api_key({}, "K")
 
 
+@pytest.mark.parametrize("value", ["ключ", "two\nlines", "k\0"])
+def test_a_key_that_no_header_can_carry_is_refused_before_anything_is_sent(value: str) -> None:
+    with pytest.raises(ConfigurationInvalid, match="K cannot be sent as a header; allowed: printable"):
+        read_api_key({"K": value}, "K")
+    with pytest.raises(ConfigurationInvalid, match="SLACK_BOT_TOKEN cannot be sent"):
+        read_settings(GOOD | {"SLACK_BOT_TOKEN": f"xoxb-{value}"})
+
+
 def test_the_configuration_is_found() -> None:
     assert config_path({"KIMI_CONFIG": "/x"}) == "/x"
     assert config_path({}) == DEFAULT_CONFIG
