@@ -44,6 +44,11 @@ _CONNECTIONS = 2  # Socket Mode: while one is refreshed, the other hears
 _GRACE = 5.0  # real seconds for what is queued, and again for what still runs
 HTTP_PATH = "/slack/events"
 DEFAULT_ENGINE = "sglang"
+# bolt asks Slack who it is before the first command, and would tell people to reinstall the app.
+NOT_AUTHORIZED = (
+    "Slack did not tell kimi who it is, and nothing was done. Try again in a minute; "
+    "where it stays so, `kimi-bot check` says why."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +158,7 @@ class App:
             client=client,
             signing_secret=secret.get_secret_value() if secret else None,
             request_verification_enabled=listen is not None,
+            user_facing_authorize_error_message=NOT_AUTHORIZED,
         )
         register(app, parts)
         if listen is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bot.core.actions import Verdict
 from bot.core.events import HostName, Member, ProbeAnswer, ServiceName, UnitState
 from bot.core.request import Held, LastStartup, Standing, StatusView
+from bot.core.words import end_sentence
 from bot.errors import HostError
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ async def _judge(
     ground: Ground, service: ServiceName, units: dict[Member, UnitState]
 ) -> tuple[Standing, str | None]:
     for member, unit in units.items():
+        if unit.load != "loaded" and unit.down:
+            said = "has no such unit" if unit.load == "not-found" else f"says {unit.load}"
+            return Standing.UNPROVEN, f"{member}: systemd {said}; mend `unit` in the configuration."
         if unit.looping:
             return Standing.BROKEN, f"systemd starts {member} over and over ({unit.restarts} times so far)."
         if unit.active == "failed":
@@ -83,13 +87,15 @@ async def _doubt(ground: Ground, service: ServiceName) -> str | None:
 
 def doubt_answer(answer: ProbeAnswer, *, model: str) -> str | None:
     if answer.health is None:
-        return f"The engine does not answer: {answer.error or 'no reason given'}."
+        return end_sentence(f"The engine does not answer: {answer.error or 'no reason given'}")
     if answer.health != _OK:
         return f"/health answers {answer.health}."
     if answer.listener is False:
         return "Its port is served by a process of another unit."
     if answer.models is None:
-        return f"/v1/models does not answer as it should: {answer.error or answer.models_status}."
+        return end_sentence(
+            f"/v1/models does not answer as it should: {answer.error or answer.models_status}"
+        )
     if model not in answer.models:
         return f"/v1/models lists {', '.join(answer.models) or 'nothing'}, not {model}."
     return None

@@ -10,7 +10,7 @@ from bot.core.readiness import missing_proof
 from bot.core.startup_end import fail_with
 from bot.core.startup_members import not_carried_out
 from bot.core.startup_view import evidence_of, host_of, patience_now, record_of, time_in_phase
-from bot.core.words import name_doing, spell_duration
+from bot.core.words import end_sentence, name_doing, spell_duration
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -74,5 +74,5 @@ def check_sight(turn: Turn, now: datetime) -> None:
             continue
         member.lost_told = True
         away = spell_duration(now - member.lost_since)
-        told = f"{host_of(name)} has been out of sight for {away}: {member.lost}."
+        told = end_sentence(f"{host_of(name)} has been out of sight for {away}: {member.lost}")
         turn.say(Noticed(f"{told} Nothing is concluded from that; the watch goes on when it is back."))

@@ -187,6 +187,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def end_sentence(words: str) -> str:
+    """`words` with one mark at their end: what others told may have one already."""
+    return words if words.endswith((".", "!", "?", "…")) else f"{words}."
+
+
 def join_names(names: Iterable[str], *, last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     listed = list(names)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bot.app import App, faults_of_parts, load_engines_of, read_keys
+from bot.app import NOT_AUTHORIZED, App, faults_of_parts, load_engines_of, read_keys
 from bot.clients.store import Store
 from bot.core.events import ServiceName
 from bot.errors import ConfigurationInvalid, StoreUnavailable
@@ -92,6 +92,15 @@ async def test_no_secret_of_ours_gets_past_the_redactor() -> None:
         masked, count = redactor.redact(" | ".join(secrets))
         assert count == len(secrets)
         assert not any(secret in masked for secret in secrets)
+
+
+async def test_a_slack_that_does_not_say_who_the_bot_is_sends_nobody_to_reinstall_it() -> None:
+    async with practise("healthy", speed=100) as practice:
+        practice.slack.faults.add("auth.test", practice.slack.faults.rate_limited(1))
+        outcome = await practice.type("status")
+        assert outcome.acknowledged
+        assert NOT_AUTHORIZED in str(outcome.response)
+        assert "*healthy*" in await practice.ask("status")
 
 
 async def test_a_bot_that_is_stopped_midway_goes_on_where_it_stood_when_it_is_started_again(

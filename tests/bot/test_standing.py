@@ -51,6 +51,16 @@ async def test_a_service_that_answers_as_it_should_serves_since_its_start() -> N
             f"{MEMBER} ended with result oom-kill.",
         ),
         (
+            replace(DEAD, load="not-found"),
+            Standing.UNPROVEN,
+            f"{MEMBER}: systemd has no such unit; mend `unit` in the configuration.",
+        ),
+        (
+            replace(DEAD, load="masked"),
+            Standing.UNPROVEN,
+            f"{MEMBER}: systemd says masked; mend `unit` in the configuration.",
+        ),
+        (
             replace(RUNNING, active="deactivating", sub="stop-sigterm"),
             Standing.UNPROVEN,
             f"{MEMBER} is deactivating (stop-sigterm).",

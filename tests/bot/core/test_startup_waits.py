@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from bot.core.actions import (
     MovedAgain,
     Noticed,
@@ -110,6 +112,18 @@ def test_a_stop_that_drains_for_ever_is_a_stall() -> None:
     run.observe(OLD_RUNNING, active="deactivating", sub="stop-sigterm", job=4)
     run.wait(61)
     assert run.replies(StallReported)[0].phase is PhaseId.STOPPING
+
+
+@pytest.mark.parametrize(
+    "why", ["h: link lost", "h: link lost.", "h: refuses connections; is the port right?"]
+)
+def test_a_host_out_of_sight_is_told_in_whole_sentences(why: str) -> None:
+    run = loading()
+    run.tell(HostLost(MEMBER, why))
+    run.unit = None
+    run.wait(30)
+    told = run.replies(Noticed)[0].sentence
+    assert f"{why.rstrip('.')}{'' if why.endswith('?') else '.'} Nothing is concluded" in told
 
 
 def test_no_stall_while_the_host_is_out_of_sight() -> None:

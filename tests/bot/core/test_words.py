@@ -13,6 +13,7 @@ from bot.core.words import (
     Searched,
     count,
     draw_bar,
+    end_sentence,
     join_names,
     label_phase,
     name_doing,
@@ -82,6 +83,10 @@ def test_a_bar_is_full_only_at_the_end() -> None:
     assert draw_bar(1.0) == "▓" * 12
     assert draw_bar(7.0, width=3) == "▓▓▓"
     assert draw_bar(-1.0, width=3) == "░░░"
+
+
+def test_a_sentence_ends_once() -> None:
+    assert [end_sentence(words) for words in ("a", "a.", "a?", "a…")] == ["a.", "a.", "a?", "a…"]
 
 
 def test_names_are_joined() -> None:
