@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from bot.core.diagnosis import Cause, Suspects
+from bot.core.actions import Mark
+from bot.core.cause import Cause, name_cause
+from bot.core.diagnosis import Suspects
 from bot.core.events import MAIN_RANK, LogLine, Member, Origin, PhaseId, Rank, Role
 from bot.core.findings import FailureSaid, PhaseBegan, PhaseRecord
 from bot.core.log_times import NOMINAL_YEAR
 from bot.core.phases import Tracker
+from bot.core.picture import Subject, Waterfall, make_waterfall, say_where
 from bot.core.redact import Redactor
 from bot.core.transcript import Transcript
+from bot.core.words import spell_duration
 from bot.core.wrapping import find_wrapping
 from config.engine_file import load_engine, load_engines
 
@@ -28,7 +32,14 @@ _LOOK = 5000  # lines that may pass before the engine must have shown itself
 _NOWHEN = datetime.min.replace(tzinfo=UTC)  # before the log's first time
 _MEMBER = Member("log")
 _EXIT_CODES = {"ready": 0, "failed": 3, "stalled": 4, "starting": 5}
+_SIGNS = {"ready": "✓", "failed": "✗", "stalled": "!", "starting": "…"}
 _EXITED = re.compile(r"Main process exited, code=(?P<code>\w+), status=(?P<status>\d+)")
+# What of systemd's words weighs more than an error in the log, and what more than mere follow-ups.
+_OVERRULES = re.compile(r"oom-kill|killed by the OOM killer")
+_KNOWS_BETTER = re.compile(
+    r"oom-kill|killed by the OOM killer|result '(?:timeout|watchdog|start-limit-hit)'"
+    r"|status=2\d\d/|code=dumped"
+)
 _RESULT = re.compile(r"(?:: Failed with result '(?P<result>[\w-]+)'|Failed to start )")
 
 
@@ -46,6 +57,7 @@ class Outcome:
     lines: int
     unrecognised: int
     lagging: tuple[Rank, ...] = ()
+    until: datetime | None = None  # the last time in the log
 
     @property
     def exit_code(self) -> int:
@@ -71,9 +83,34 @@ class Outcome:
         if self.lagging:
             rows += ["", "behind: " + ", ".join(self.lagging)]
         if self.cause is not None:
-            rows += ["", self.cause.title, *(f"  {line}" for line in self.cause.evidence), self.cause.advice]
+            rows += ["", self.cause.title, *(f"  {line}" for line in self.cause.evidence), self.cause.counsel]
         rows += ["", f"{self.lines} lines, {self.unrecognised} not recognised"]
         return "\n".join(rows)
+
+    def waterfall(self) -> Waterfall | None:
+        """What `--chart` draws; None where the log shows no phase."""
+        wrong = (self.phase, self.role) if self.state in {"failed", "stalled"} else None
+        subject = Subject(
+            title=self.engine,
+            verdict=self._verdict(),
+            sign=_SIGNS[self.state],
+            until=self.until,
+            wrong=wrong,
+            mark=Mark.STALLED if self.state == "stalled" else Mark.FAILED,
+            rank=self.cause.rank if self.cause is not None else None,
+            cause=self.cause.title if self.cause is not None else "",
+        )
+        return make_waterfall(subject, self.phases)
+
+    def _verdict(self) -> str:
+        """`ready after 7m31s`, `failed after 3m02s in weights`."""
+        open_until = self.until if self.state != "ready" else None
+        ends = [record.ended or open_until for record in self.phases]
+        began = [record.began for record in self.phases if record.began > _NOWHEN]
+        last = max((end for end in ends if end is not None), default=_NOWHEN)
+        took = f" after {spell_duration(last - min(began))}" if began and last > _NOWHEN else ""
+        where = "" if self.state == "ready" else f" {say_where(self.phase, self.role)}"
+        return f"{self.state}{took}{where}"
 
 
 def replay(stream: BinaryIO, *, engine: str, idle: timedelta | None = None) -> Outcome:
@@ -112,11 +149,11 @@ class _Start:
     tracker: Tracker
     suspects: Suspects
     stopping: bool = False
-    ended: str | None = None  # systemd's line about its end
+    ended: list[str] = field(default_factory=list)  # systemd's lines about its end
 
     @property
     def is_over(self) -> bool:
-        return self.ended is not None or self.stopping or self.suspects.is_proven
+        return bool(self.ended) or self.stopping or self.suspects.is_proven
 
     @property
     def is_under_way(self) -> bool:
@@ -192,7 +229,7 @@ class _Reading:
         elif start.stopping:
             return
         elif _is_failure(text, exited):
-            start.ended = start.ended or text
+            start.ended.append(text)
         elif text.startswith("Stopped ") or "Deactivated successfully" in text or exited is not None:
             start.stopping = True
 
@@ -207,7 +244,7 @@ class _Reading:
             suspect = start.suspects.root()
             if suspect is not None and not start.stopping:
                 phase, role = suspect.phase, suspect.role
-            cause = start.suspects.cause() or self._ended_cause()
+            cause = self._cause()
         return Outcome(
             engine=self._engine.name,
             state=state,
@@ -219,6 +256,7 @@ class _Reading:
             lines=self._lines,
             unrecognised=self._unrecognised + start.tracker.state.unrecognised,
             lagging=start.tracker.lagging(),
+            until=self._at,
         )
 
     def _state(self, idle: timedelta | None) -> str:
@@ -234,20 +272,19 @@ class _Reading:
             return "stalled"
         return "starting"
 
-    def _ended_cause(self) -> Cause:
-        """No line of the engine tells why: what systemd said, or that it was stopped."""
-        phase, role = self._start.tracker.current()
-        suspects = Suspects(engine=self._engine)
-        said = self._start.ended
-        if said is None:
-            return Cause("stopped", "It was stopped", (), "Start it again.", MAIN_RANK, phase, role)
-        line = LogLine(text=said, reading=said)
-        suspects.note(
-            line, (FailureSaid(MAIN_RANK, said, fatal=True, secondary=False),), phase=phase, role=role
-        )
-        cause = suspects.cause()
-        assert cause is not None  # noqa: S101 - one suspect was noted
-        return cause
+    def _cause(self) -> Cause:
+        """The log's own root; without one, what systemd knows better; else what follows from it."""
+        start = self._start
+        where = (MAIN_RANK, *start.tracker.current())
+        overruled = _OVERRULES if start.suspects.has_root else _KNOWS_BETTER
+        said = [text for text in start.ended if overruled.search(text)]
+        found = None if said else start.suspects.cause(said=start.ended)
+        if found is not None:
+            return found
+        if start.ended:
+            lines = said + [text for text in start.ended if text not in said]
+            return name_cause(lines, where=where, engine=self._engine.name)
+        return Cause("stopped", "It was stopped", (), "Start it again.", *where)
 
 
 def _is_failure(text: str, exited: re.Match[str] | None) -> bool:
@@ -296,7 +333,7 @@ def _cause_json(cause: Cause | None) -> dict[str, Any] | None:
         "id": cause.id,
         "title": cause.title,
         "evidence": list(cause.evidence),
-        "advice": cause.advice,
+        "advice": cause.counsel,
     }
 
 

@@ -1,9 +1,11 @@
 """An engine file: the lines an inference engine prints, which phase each belongs to, and what proves its end.
 
-The files under config/engines/ are data: a new engine is a new file there and no new code. Every rule says
-in `by` which versions printed it. A rule is either a `line`, matched at the beginning of the text behind the
-engine's own prefix, or `anywhere`, searched for in all of it; the latter names in `has` a literal that
-every such line holds, so that most lines are dismissed without a regular expression.
+The files under config/engines/ are data: a new engine is a new file there and no new code. What everything
+around an engine prints (Python, NCCL, the kernel) stands once in surroundings.toml and is read behind each
+file's own rules. Every rule says in `by` which versions printed it. A rule is either a `line`, matched at the
+beginning of the text behind the engine's own prefix, or `anywhere`, searched for in all of it; the latter
+names in `has` a literal that every such line holds, so that most lines are dismissed without a regular
+expression.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from bot.errors import ConfigurationInvalid
 from config.fields import parse_duration
 
 FOLDER = Path(__file__).parent / "engines"
+SURROUNDINGS = Path(__file__).parent / "surroundings.toml"
+AUTO = "auto"  # the engine is not named: it is recognised by its lines; its file holds what is true of any
 
 PhaseName = Literal[
     "stopping",
@@ -139,6 +143,14 @@ class Arguments(Part):
     no_graphs: str | None = None  # pattern that tells that no graphs will be captured
 
 
+class Surroundings(Part):
+    """What is printed beside any engine."""
+
+    failure: tuple[Rule, ...]
+    noise: tuple[Rule, ...]
+    harmless: tuple[Rule, ...]
+
+
 class Frame(Part):
     """A function that stands in tracebacks, and the phase in which it runs."""
 
@@ -156,7 +168,7 @@ class EngineFile(Part):
     prefix: Prefix
     arguments: Arguments = Arguments()
     phase: tuple[PhaseRule, ...]
-    ready: tuple[Rule, ...]
+    ready: tuple[Rule, ...] = ()
     settled: tuple[Rule, ...] = ()  # all phases of that rank are over
     failure: tuple[Rule, ...] = ()
     frame: tuple[Frame, ...] = ()
@@ -302,7 +314,7 @@ def load_engine(name_or_path: str | Path) -> EngineFile:
     if not path.is_file():
         path = Path(name_or_path)
     try:
-        return EngineFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        own = EngineFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         known = ", ".join(sorted(each.stem for each in FOLDER.glob("*.toml")))
         raise ConfigurationInvalid(
@@ -312,6 +324,24 @@ def load_engine(name_or_path: str | Path) -> EngineFile:
         raise ConfigurationInvalid((f"{path}: is no TOML: {error}",)) from error
     except ValidationError as error:
         raise ConfigurationInvalid(tuple(_fault(path, each) for each in error.errors())) from error
+    return _surrounded(own)
+
+
+def _surrounded(own: EngineFile) -> EngineFile:
+    """The engine's own rules first: they know better what a line means."""
+    around = _load_surroundings()
+    return own.model_copy(
+        update={
+            "failure": own.failure + around.failure,
+            "noise": own.noise + around.noise,
+            "harmless": own.harmless + around.harmless,
+        }
+    )
+
+
+@cache
+def _load_surroundings() -> Surroundings:
+    return Surroundings.model_validate(tomllib.loads(SURROUNDINGS.read_text(encoding="utf-8")))
 
 
 def _fault(path: Path, detail: object) -> str:
@@ -320,5 +350,6 @@ def _fault(path: Path, detail: object) -> str:
 
 
 def load_engines() -> dict[str, EngineFile]:
-    """Every engine file that comes with the product, by name."""
-    return {path.stem: load_engine(path.stem) for path in sorted(FOLDER.glob("*.toml"))}
+    """Every engine that comes with the product, by name; "auto" is none."""
+    paths = sorted(FOLDER.glob("*.toml"))
+    return {path.stem: load_engine(path.stem) for path in paths if path.stem != AUTO}

@@ -16,7 +16,7 @@ from bot.core.startup_state import Downfall, Fall, MemberState, Plan, StartupSta
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bot.core.diagnosis import Cause
+    from bot.core.cause import Cause
     from bot.core.findings import PhaseRecord
 
 SHORT = timedelta(seconds=2)  # a phase shorter than this is told in the table alone
@@ -38,6 +38,7 @@ class Conclusion:
     root_error: str | None = None
     rank: Rank | None = None
     advice: str | None = None
+    evidence: tuple[str, ...] = ()
 
 
 def conclude(
@@ -62,7 +63,8 @@ def conclude(
         role=found.role,
         root_error=found.evidence[0] if found.evidence else None,
         rank=found.rank if found.rank != MAIN_RANK else None,
-        advice=found.advice or None,
+        advice=found.counsel or None,
+        evidence=found.evidence,
     )
 
 

@@ -12,16 +12,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bot.core.cause import UNKNOWN, Cause, find_diagnosis, name_cause
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.findings import FailureSaid, Finding, PhaseBegan, PhaseEnded, ProgressMade, ReadySaid
 from bot.core.ranks import Said, read_parts
-from config.diagnoses import load_diagnoses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.core.events import LogLine
-    from config.diagnoses import Diagnosis
     from config.engine_file import EngineFile
 
 _TRACEBACK = "Traceback (most recent call last)"
@@ -36,6 +35,7 @@ _OUTERMOST = re.compile(
     r'in (?:_run_module_as_main|spawn_main|_bootstrap)$|(?:launch_server|/bin/[\w.-]+|api_server)(?:\.py)?", '
     r"line \d+, in <module>$"
 )
+_WHAT, _ABORTING = "what():", "terminate called"  # of an exception in C++ that nobody caught
 _ORDER = list(PhaseId)
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
 _MOST_LINES = 8
@@ -76,19 +76,6 @@ class SuspectsState:
     traces: dict[str, Trace] = field(default_factory=dict)  # by process
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why it failed. `evidence`: the lines that say so, the best one first."""
-
-    id: str
-    title: str
-    evidence: tuple[str, ...]
-    advice: str
-    rank: Rank
-    phase: PhaseId
-    role: Role
-
-
 class Suspects:
     """Told every line with what the tracker found in it. `engine`: to read tracebacks behind its prefix."""
 
@@ -105,7 +92,9 @@ class Suspects:
         process = str(line.pid or "")
         trace = self.state.traces.get(process)
         failures = [each for each in findings if isinstance(each, FailureSaid)]
-        if failures:
+        if _WHAT in line.reading:
+            self._hear_what(line.reading)
+        elif failures:
             for each in failures:
                 self._accuse(each, process, announces=_TRACEBACK in line.reading, where=(phase, role))
         elif _TRACEBACK in line.reading:
@@ -120,6 +109,12 @@ class Suspects:
         if self._engine is not None:
             return read_parts(self._engine, reading)[-1]
         return Said(reading, stamped=_STAMP.match(reading) is not None)
+
+    def _hear_what(self, text: str) -> None:
+        """`terminate called` has its reason on the next line, and that line says it best."""
+        ended = next((each for each in reversed(self.state.suspects) if _ABORTING in each.lines[0]), None)
+        if ended is not None:
+            ended.lines.insert(0, text.strip()[:_LONGEST])
 
     # ---- tracebacks ---------------------------------------------------------------------------------------
 
@@ -244,29 +239,60 @@ class Suspects:
         """Something failed and nothing moved since."""
         return any(not (suspect.survived or suspect.warning) for suspect in self.state.suspects)
 
+    @property
+    def has_root(self) -> bool:
+        """Some line tells the failure itself, not only what follows from it."""
+        return any(not (each.secondary or each.warning) for each in self._lasting())
+
     def root(self) -> Suspect | None:
         """The earliest failure that follows from no other; survived ones only for want of better."""
         suspects = self.state.suspects
         own = [each for each in suspects if not each.secondary]
-        lasting = [each for each in own if each.fatal or not each.survived]
-        return next(iter(lasting or own[-1:] or suspects), None)
+        lasting = self._lasting()
+        serious = [each for each in lasting if not each.warning]
+        return next(iter(serious or lasting or own[-1:] or suspects), None)
 
-    def cause(self) -> Cause | None:
+    def _lasting(self) -> list[Suspect]:
+        suspects = self.state.suspects
+        return [each for each in suspects if not each.secondary and (each.fatal or not each.survived)]
+
+    def cause(self, *, said: Sequence[str] = ()) -> Cause | None:
+        """`said`: systemd's own lines about the end, for where the log has only what follows from it."""
         suspect = self.root()
         if suspect is None:
             return None
-        evidence = tuple(self._followers() if suspect.secondary else suspect.lines)
-        known = _known("\n".join(evidence))
-        where = (suspect.rank, suspect.phase, suspect.role)
-        if known is not None:
-            return Cause(known.id, known.title, evidence, known.advice, *where)
-        return Cause("unknown", evidence[0], evidence, "Read the lines before it in the log.", *where)
+        where, engine = (suspect.rank, suspect.phase, suspect.role), self._name
+        if suspect.secondary:
+            evidence = (*self._followers(), *said)
+            return name_cause(evidence, where=where, engine=engine, whole=True)
+        return name_cause(suspect.lines, where=where, engine=engine, also=self._another(suspect))
 
     def _followers(self) -> list[str]:
         """Where no line tells the root, everything that follows from it is all there is to see."""
         lines = [line for each in self.state.suspects for line in each.lines]
         return list(dict.fromkeys(lines))[:_MOST_LINES]
 
+    def _another(self, root: Suspect) -> str | None:
+        """A failure of another kind that does not commonly come of one before it."""
+        first = find_diagnosis(root.lines, engine=self._name)
+        for each in self._lasting():
+            known = find_diagnosis(each.lines, engine=self._name)
+            if known is None or each.warning or each is root:
+                continue  # of two unknown ones nobody can tell
+            if (
+                not known.follows
+                and known.id != (first.id if first else UNKNOWN)
+                and not _is_told(each, root)
+            ):
+                return f"{each.rank}: {each.lines[0]}" if each.rank != MAIN_RANK else each.lines[0]
+        return None
 
-def _known(text: str) -> Diagnosis | None:
-    return next((each for each in load_diagnoses() if each.regex.search(text)), None)
+    @property
+    def _name(self) -> str | None:
+        return self._engine.name if self._engine is not None else None
+
+
+def _is_told(later: Suspect, root: Suspect) -> bool:
+    """Parents and other ranks repeat the root's own words."""
+    text = root.lines[0].partition(": ")[2] or root.lines[0]
+    return any(text in line for line in later.lines)

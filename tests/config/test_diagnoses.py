@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from config.diagnoses import Diagnosis, load_diagnoses
+from config.diagnoses import Diagnosis, fill, load_diagnoses
 
 
 def test_every_known_failure_says_what_it_means_and_what_to_try() -> None:
@@ -14,25 +14,43 @@ def test_every_known_failure_says_what_it_means_and_what_to_try() -> None:
     assert all(each.title and each.advice.endswith(".") and each.by for each in known)
 
 
+def test_there_are_many_and_none_is_said_twice() -> None:
+    known = load_diagnoses()
+    assert len(known) >= 45
+    assert len({each.title for each in known}) == len(known)
+    assert all(each.means.endswith((".", ".]")) for each in known)
+
+
+FAULTY = {"id": "x", "title": "x", "means": "x.", "advice": "x.", "by": "x", "has": ("x",), "pattern": "x"}
+
+
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("change", "told"),
     [
-        ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "kv-cache-memory"),
-        ("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried", "gpu-out-of-memory"),
-        ("RuntimeError: The memory capacity is unbalanced. Some GPUs may be occupied", "gpu-occupied"),
-        ("RuntimeError: Cannot find any model weights with `/models/kimi`", "weights-missing"),
-        ("RuntimeError: NCCL error: unhandled system error", "nccl"),
-        (
-            "ValueError: TP rank 0 could finish, but there are other ranks that didn't finish loading it",
-            "ranks-apart",
-        ),
-        ("KeyboardInterrupt", "interrupted"),
+        ({"pattern": "("}, "no regular expression"),
+        ({"has": ()}, "lower case"),
+        ({"has": ("NCCL",)}, "lower case"),
+        ({"title": "{size} were wanted"}, "size"),
+        ({"slots": {"size": "(a)"}}, "size"),
+        ({"title": "{size}", "slots": {"size": "a"}}, "one group"),
     ],
 )
-def test_known_failures_are_recognised(text: str, expected: str) -> None:
-    assert next(each.id for each in load_diagnoses() if each.regex.search(text)) == expected
+def test_a_wrong_entry_is_refused(change: dict[str, object], told: str) -> None:
+    Diagnosis.model_validate(FAULTY)
+    with pytest.raises(ValidationError, match=told):
+        Diagnosis.model_validate({**FAULTY, **change})
 
 
-def test_a_pattern_that_does_not_compile_is_refused() -> None:
-    with pytest.raises(ValidationError, match="pattern"):
-        Diagnosis(id="x", title="x", pattern="(", by="x", advice="x.")
+def test_a_template_leaves_out_what_was_not_told() -> None:
+    template = "Out of memory[ on GPU {gpu}][: {size} of {total}]"
+    assert fill(template, {}) == "Out of memory"
+    assert fill(template, {"gpu": "3"}) == "Out of memory on GPU 3"
+    assert fill(template, {"size": "1 GiB"}) == "Out of memory"
+    assert fill(template, {"size": "1 GiB", "total": "2 GiB"}) == "Out of memory: 1 GiB of 2 GiB"
+    assert fill("Xid {xid}", {}) == "Xid ?"
+
+
+def test_an_entry_may_be_one_engines_alone() -> None:
+    own = next(each for each in load_diagnoses() if each.id == "own-kill")
+    assert own.fits("code=killed, status=9/KILL", engine="sglang")
+    assert not own.fits("code=killed, status=9/KILL", engine="vllm")

@@ -151,7 +151,10 @@ def test_processes_are_kept_apart() -> None:
             "[2026-05-29 23:49:47] X watchdog timeout (self.watchdog_timeout=300, self.soft=False)",
             "watchdog",
         ),
-        ("[rank3]:[E529 1:2:3 x.cpp:1] Watchdog caught collective operation timeout: WorkNCCL(", "nccl"),
+        (
+            "[rank3]:[E529 1:2:3 x.cpp:1] Watchdog caught collective operation timeout: WorkNCCL(",
+            "nccl-timeout",
+        ),
     ],
 )
 def test_fatal_lines_speak_for_themselves(text: str, known: str) -> None:

@@ -1,0 +1,82 @@
+"""Names the cause of a failure from its own lines: what it is, what it means, what to try."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
+from bot.core.exit_status import spell_status
+from config.diagnoses import fill, load_diagnoses
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from config.diagnoses import Diagnosis
+
+UNKNOWN = "unknown"
+_UNKNOWN_ADVICE = "Read the lines before it in the log."
+_NUMBER = re.compile(r"-?\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why it failed. `evidence`: the lines that say so, the best one first.
+
+    `means`: what the failure is. `advice`: what to try. `seen`: the versions it was seen in. `also`: another
+    failure that does not follow from this one.
+    """
+
+    id: str
+    title: str
+    evidence: tuple[str, ...]
+    advice: str
+    rank: Rank
+    phase: PhaseId
+    role: Role
+    means: str = ""
+    seen: str = ""
+    also: str | None = None
+
+    @property
+    def counsel(self) -> str:
+        """What it means and what to try, in one text."""
+        also = f"Another failure, apart from it: {self.also}." if self.also else ""
+        return " ".join(part for part in (self.means, self.advice, also) if part)
+
+
+def name_cause(
+    evidence: Sequence[str],
+    *,
+    where: tuple[Rank, PhaseId, Role],
+    engine: str | None = None,
+    whole: bool = False,
+    also: str | None = None,
+) -> Cause:
+    """`whole`: no line of them says it best, so they are only read together."""
+    known = find_diagnosis(evidence, engine=engine, whole=whole)
+    if known is None:
+        return Cause(UNKNOWN, evidence[0], tuple(evidence), _UNKNOWN_ADVICE, *where, _place(where), "", also)
+    slots = known.read_slots("\n".join(evidence))
+    if "code" in slots and _NUMBER.fullmatch(slots["code"]):
+        slots["code"] = spell_status(int(slots["code"]))
+    title, means, advice = (fill(text, slots) for text in (known.title, known.means, known.advice))
+    return Cause(known.id, title, tuple(evidence), advice, *where, means, known.by, also)
+
+
+def find_diagnosis(
+    evidence: Sequence[str], *, engine: str | None = None, whole: bool = False
+) -> Diagnosis | None:
+    """The first that fits the best line, else the first that fits them all together."""
+    texts = ("\n".join(evidence),) if whole else (evidence[0], "\n".join(evidence))
+    fitting = (each for text in texts for each in load_diagnoses() if each.fits(text, engine=engine))
+    return next(fitting, None)
+
+
+def _place(where: tuple[Rank, PhaseId, Role]) -> str:
+    """Of an unknown failure there is at least this to say."""
+    rank, phase, role = where
+    whom = "the main process" if rank == MAIN_RANK else rank
+    model = " of the draft model" if role is Role.DRAFT else ""
+    return f"No known failure fits this line, which {whom} printed during {phase}{model}."

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bot.core.cause import Cause, find_diagnosis, name_cause
+from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
+from config.diagnoses import load_diagnoses
+
+HERE = (Rank("TP3"), PhaseId.WEIGHTS, Role.TARGET)
+
+FILE = Path(__file__).parents[2] / "support" / "failure_lines.toml"
+LINES: dict[str, str] = tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+def name(*lines: str, engine: str | None = "sglang", whole: bool = False) -> Cause:
+    return name_cause(lines, where=HERE, engine=engine, whole=whole)
+
+
+@pytest.mark.parametrize(("expected", "line"), LINES.items(), ids=str)
+def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> None:
+    cause = name(line)
+    assert cause.id == expected
+    assert (cause.rank, cause.phase, cause.role) == HERE
+    assert cause.evidence == (line,)
+    assert not {"{", "[", "}", "]"} & set(cause.title)
+    assert cause.seen
+
+
+def test_no_known_failure_is_without_a_line() -> None:
+    assert set(LINES) == {each.id for each in load_diagnoses()}
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("gpu-out-of-memory", ["GPU 3", "2.50 GiB", "139.50 GiB", "1.25 GiB"]),
+        ("kv-cache-memory", ["0.85"]),
+        ("kv-cache-context", ["131072", "9.50 GiB", "at most 4096"]),
+        ("gpu-occupied", ["9.50 GiB free of 79.00 GiB"]),
+        ("port-in-use", ["port 30000", "sport = :30000"]),
+        ("nccl-timeout", ["ALLREDUCE", "600000 ms"]),
+        ("parser-unknown", ["--tool-call-parser", "kimi_k9"]),
+        ("arguments", ["--tpp 8"]),
+        ("weights-missing", ["/models/kimi"]),
+        ("weights-mismatch", ["model.layers.0.mlp.experts.w13_weight"]),
+        ("gpu-lost", ["PCI:0000:4e:00"]),
+        ("gpu-link", ["Xid 74"]),
+        ("host-out-of-memory", ["sglang::schedul", "812kB"]),
+        ("triton-resources", ["147456", "101376"]),
+        ("model-unsupported", ["KimiForCausalLM"]),
+        ("context-too-long", ["300000", "8192"]),
+        ("not-installed", ["sgl_kernel"]),
+        ("library-mismatch", ["common_ops.abi3.so"]),
+        ("shape-mismatch", ["8192x4096 and 2048x16"]),
+        ("child-killed", ["137 (SIGKILL)"]),
+        ("child-died", ["256 (a raw wait status: exit status 1)"]),
+        ("child-terminated", ["-15 (SIGTERM)"]),
+        ("rendezvous", ["10.0.0.2"]),
+        ("watchdog", ["300 s"]),
+        ("ranks-apart", ["rank 3"]),
+        ("disk-full", ["/root/.cache/triton/a"]),
+        ("permission", ["/models/kimi/config.json"]),
+        ("unit-command", ["203/EXEC"]),
+    ],
+)
+def test_what_the_line_tells_is_in_the_words(key: str, told: list[str]) -> None:
+    cause = name(LINES[key])
+    words = f"{cause.title} {cause.counsel}"
+    assert [each for each in told if each not in words] == []
+
+
+def test_an_unknown_failure_keeps_its_line_its_rank_and_its_phase() -> None:
+    cause = name("TypeError: ForwardMetadata got no kv_indices", 'File "/opt/x.py", line 1, in f')
+    assert (cause.id, cause.title) == ("unknown", "TypeError: ForwardMetadata got no kv_indices")
+    assert "TP3" in cause.counsel
+    assert "weights" in cause.counsel
+    main = name_cause(["TypeError: x"], where=(MAIN_RANK, PhaseId.GRAPHS, Role.DRAFT))
+    assert "the main process printed during graphs of the draft model" in main.means
+
+
+def test_the_best_line_counts_before_the_others() -> None:
+    lines = ("RuntimeError: No CUDA GPUs are available", LINES["gpu-out-of-memory"])
+    assert name(*lines).id == "gpu-not-visible"
+    assert name("RuntimeError: oh", LINES["illegal-memory-access"]).id == "illegal-memory-access"
+
+
+def test_follow_ups_are_read_together() -> None:
+    lines = ("Received sigquit from a child process. It usually means the child failed.", "Exit code: -9")
+    assert name(*lines, whole=True).id == "host-out-of-memory"
+    assert name(*lines).id == "child-died"
+
+
+def test_status_9_is_sglangs_own_hand_and_no_proof_of_a_kill() -> None:
+    cause = name(LINES["own-kill"])
+    assert "does not show that memory ran out" in cause.counsel
+    assert name(LINES["own-kill"], engine="vllm").id == "killed"
+
+
+def test_another_failure_is_told_at_the_end() -> None:
+    cause = name_cause(["TypeError: x"], where=HERE, also="TP5: OSError: y")
+    assert cause.counsel.endswith("Another failure, apart from it: TP5: OSError: y.")
+
+
+def test_nothing_known_fits_nothing() -> None:
+    assert find_diagnosis(["one", "two"]) is None
