@@ -279,7 +279,7 @@ class Sender:
     async def _park_orphan(self, claim: Claim, code: str) -> bool:
         """What cannot go out because the root was refused; False when the head needs no root of ours."""
         for message in (claim.head, claim.edit):
-            if message and message.kind != "root" and message.thread_ts is None:
+            if message and _hangs_on_root(message):
                 await self._park(claim, message, method=POST, code=code)
                 return True
         return False
@@ -301,6 +301,11 @@ def _channel(claim: Claim) -> ChannelId:
     return head.channel if head else ChannelId("")
 
 
+def _hangs_on_root(message: Outgoing) -> bool:
+    """False for a root, for what goes into another's thread, and for a thread that is one message alone."""
+    return message.kind != "root" and message.thread_ts is None and message.thread != message.id
+
+
 def _thread_ts(claim: Claim) -> MessageTs | None:
     if claim.head is None or claim.head.kind == "root":
         return None
@@ -319,7 +324,7 @@ def _address(claim: Claim, head: Outgoing, posted: Address) -> Address | None:
 def _methods(claim: Claim) -> tuple[str, ...]:
     """The methods the head needs; none while it has to wait for the root."""
     head = claim.head
-    if head is None or (head.kind != "root" and _thread_ts(claim) is None):
+    if head is None or (_hangs_on_root(head) and _thread_ts(claim) is None):
         return ()
     own = (slack_files.RESERVE, slack_files.COMPLETE) if head.kind == "upload" else (POST,)
     if claim.attempted is None:

@@ -326,6 +326,16 @@ async def test_a_file_comes_into_the_thread(stage: Stage) -> None:
     assert stage.slack.refusals == []
 
 
+async def test_a_file_that_is_a_thread_of_its_own_waits_for_no_root(stage: Stage) -> None:
+    alone = upload(1, thread="logs-1", id="logs-1")
+    await stage.store.enqueue([alone], {"logs-1": LOG})
+    await stage.deliver()
+    (file,) = stage.slack.files.values()
+    assert (file.channel, file.thread_ts, file.content) == (CHANNEL, None, LOG)
+    assert [message.text for message in stage.slack.channel_messages(CHANNEL)] == ["3 lines, 1 secret masked"]
+    assert stage.slack.refusals == []
+
+
 RESERVE, COMPLETE = "files.getUploadURLExternal", "files.completeUploadExternal"
 FILE_FAULTS: list[tuple[str, Fault]] = [
     (RESERVE, plan.reset_after_accept()),
