@@ -173,7 +173,8 @@ def _ranks_line(view: StartupView) -> str:
     done = len(here) - len(behind)
     named = behind if len(behind) <= done else []
     waiting = f"; waiting for {say(name_ranks(named))}" if named else ""
-    return f"{done} of {total} ranks have finished {name_phase(view.phase, view.role)}{waiting}"
+    have = "has" if done == 1 else "have"
+    return f"{done} of {total} ranks {have} finished {name_phase(view.phase, view.role)}{waiting}"
 
 
 def _elsewhere(ranks: list[RankView], view: StartupView) -> str:

@@ -22,6 +22,7 @@ from bot.run import configure_logging
 
 if TYPE_CHECKING:
     from bot.clients.records import Operation
+    from bot.practice.slack import PracticeSlack
     from bot.practice.slack_state import Change
 
 DEFAULT_SPEED = 15.0  # a start of seven minutes in half a one
@@ -32,6 +33,7 @@ _STALL_STANDS = 3.0  # real seconds a reported stall must last to be the end of 
 _LOOK_EVERY = 0.1
 _EDIT_EVERY = 2.0  # real seconds between two printed presents
 _LONG_VERBS = frozenset({"restart", "start", "stop", "watch"})
+_FILE_VERB = "logs"  # its answer announces a file
 _WIDTH = 100  # columns, the stamp's among them
 _STAMP_WIDTH = 10
 
@@ -94,7 +96,7 @@ class Typist:
     async def _type(self, line: str) -> int:
         slack = self.workspace.slack
         self._printer.say(f"alice: /kimi {line}")
-        answers, last = len(slack.ephemerals(ALICE)), await self._last()
+        answers, files, last = len(slack.ephemerals(ALICE)), len(slack.files), await self._last()
         outcome = await slack.slash(ALICE, CHANNEL, line)
         if not outcome.acknowledged:
             self.show(f"  {outcome.error}")
@@ -104,6 +106,8 @@ class Typist:
             return await self._see_through(answers, last)
         with contextlib.suppress(TimeoutError):
             await slack.wait_for(lambda s: len(s.ephemerals(ALICE)) > answers or None, _ANSWER_WITHIN)
+            if verb == _FILE_VERB and slack.ephemerals(ALICE)[-1].text.startswith("Fetching"):
+                await slack.wait_for(lambda s: _shown(s) > files or None, _ANSWER_WITHIN)
         await self._settle()
         return HEALTHY
 
@@ -152,6 +156,11 @@ class Typist:
                 self._printer.say(f"alice presses [{pressed['text']['text']}]")
                 await slack.press(ALICE, CHANNEL, message.ts, "kimi:confirm")
         return len(seen)
+
+
+def _shown(slack: PracticeSlack) -> int:
+    """Files that stand in a channel."""
+    return sum(file.ts is not None for file in slack.files.values())
 
 
 def _explain(speed: float) -> str:
@@ -214,7 +223,7 @@ class Printer:
             self.say("The thread's first message now:\n" + self._read(self._root, before=""))
 
     def _note_root(self, message: PostedMessage) -> None:
-        if message.thread_ts is None:
+        if message.thread_ts is None and not message.files:
             self._root, self._held = message, False
 
     def _where(self, message: PostedMessage) -> str:

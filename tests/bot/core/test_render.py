@@ -152,6 +152,11 @@ def test_the_rest_of_the_time_it_must_hold_is_no_mark_once_it_is_over() -> None:
     assert "stays" not in shown(render_root(midway(phases=over)))
 
 
+def test_one_rank_has_finished() -> None:
+    told = shown(render_root(midway(ranks=ranks_in(PhaseId.WEIGHTS, ended=(2,)))))
+    assert "1 of 8 ranks has finished weight loading\n" in told
+
+
 def test_ranks_connect() -> None:
     told = shown(render_root(midway(phase=PhaseId.DISTRIBUTED, ranks=ranks_in(PhaseId.DISTRIBUTED))))
     assert "8 of 8 ranks connecting\n" in told + "\n"

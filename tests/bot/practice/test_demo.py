@@ -84,6 +84,12 @@ async def test_what_is_answered_at_once_is_shown_and_ends_with_0() -> None:
     assert "presses" not in shown
 
 
+async def test_a_log_asked_for_is_waited_for() -> None:
+    status, shown = await play("logs 20")
+    assert status == HEALTHY
+    assert shown.index("Fetching the last 20 lines") < shown.index("[file] ")
+
+
 async def test_without_a_word_it_stays_until_it_is_interrupted() -> None:
     shown: list[str] = []
     demo = Demo(SCENARIOS["healthy"], 100, port=0, say=(), show=shown.append)
