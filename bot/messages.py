@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from bot.clients.records import FileNote, Outgoing
-from bot.core.answers import render_sentence
+from bot.core.answers import render_logs_root, render_sentence
 from bot.core.render import render_reply, render_root
 from bot.core.words import name_doing, name_units
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.core.actions import PostReply, StartupView
-    from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName
+    from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
     from bot.core.tail import TailFile
 
 
@@ -81,6 +81,19 @@ def notice_message(sentence: str, *, operation: OperationId, channel: ChannelId)
         id=f"{operation}:notice",
         thread=operation,
         kind="reply",
+        channel=channel,
+        text=message.text,
+        blocks=message.blocks,
+    )
+
+
+def logs_root_message(service: ServiceName, *, by: UserId, thread: str, channel: ChannelId) -> Outgoing:
+    """What a log hangs under that was asked for outside a thread: a file alone has no place of its own."""
+    message = render_logs_root(service, by)
+    return Outgoing(
+        id=f"{thread}:root",
+        thread=thread,
+        kind="root",
         channel=channel,
         text=message.text,
         blocks=message.blocks,

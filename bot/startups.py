@@ -40,7 +40,7 @@ from bot.core.startup import Startup
 from bot.core.startup_state import Plan
 from bot.errors import CommandRefused, HostError, StoreUnavailable
 from bot.ground import Ground
-from bot.messages import notice_message, root_message, tail_letter
+from bot.messages import logs_root_message, notice_message, root_message, tail_letter
 from bot.running import PLAN, POSITION, STATE, Running, read_usual
 from bot.standing import look
 from bot.tails import read_latest
@@ -376,6 +376,8 @@ class Startups:
         since: timedelta | None = None,
     ) -> str | None:
         """The decoded, masked tail of each member as a file; a sentence where a host refuses."""
+        thread = f"logs-{uuid.uuid4().hex}"
+        root = [] if thread_ts else [logs_root_message(service, by=by, thread=thread, channel=channel)]
         for link in self.ground.links(service).values():
             try:
                 tail = await read_latest(
@@ -383,16 +385,16 @@ class Startups:
                 )
             except HostError as error:
                 return str(error)
-            identity = f"logs-{uuid.uuid4().hex}"
             letter = tail_letter(
                 tail,
-                identity=identity,
-                thread=identity,
+                identity=f"{thread}:{link.member}",
+                thread=thread,
                 channel=channel,
                 thread_ts=thread_ts,
                 name=f"{service}-{link.host.name}.log",
                 comment=f"Log of {service} on {link.host.name}, asked for by <@{by}>:",
             )
-            await self.ground.store.enqueue([letter.outgoing], {identity: letter.content})
+            await self.ground.store.enqueue([*root, letter.outgoing], {letter.outgoing.id: letter.content})
             self.ground.outbox.wake()
+            root = []
         return None

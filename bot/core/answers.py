@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.core.actions import StartupView
-    from bot.core.events import ChannelId, OperationId, ServiceName
+    from bot.core.events import ChannelId, OperationId, ServiceName, UserId
     from bot.core.request import Busy, Held, LastStartup, NeedsConfirmation, Request, Started, StatusView
 
 _MOST_STATUS = 12  # services in one answer
@@ -234,6 +234,11 @@ def _last(last: LastStartup) -> str:
 
 def render_logs_coming(service: ServiceName, amount: str) -> Message:
     told = f"Fetching {say(amount, 80)} of {say_code(service)}; the file comes here."
+    return make_message(told, section(told))
+
+
+def render_logs_root(service: ServiceName, by: UserId) -> Message:
+    told = f"Log of {say_code(service)}, asked for by {mention(by)}:"
     return make_message(told, section(told))
 
 

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from bot.core.actions import Mark, Noticed, PhaseView, PostReply, Progress
-from bot.core.events import ChannelId, MessageTs, OperationId, PhaseId, Role, ServiceName
+from bot.core.events import ChannelId, MessageTs, OperationId, PhaseId, Role, ServiceName, UserId
 from bot.core.tail import TailFile
 from bot.messages import (
     describe_present,
     describe_tail,
     edit_message,
+    logs_root_message,
     name_file,
     notice_message,
     reply_message,
@@ -49,6 +50,12 @@ def test_a_notice_is_said_once_however_often_it_is_tried() -> None:
     notice = notice_message("It broke.", operation=OperationId("op1"), channel=OPS)
     assert (notice.id, notice.kind, notice.thread) == ("op1:notice", "reply", "op1")
     assert notice.text == "It broke."
+
+
+def test_a_log_asked_for_outside_a_thread_has_a_root_of_its_own() -> None:
+    root = logs_root_message(ServiceName("kimi-k2.5"), by=UserId("U0BOB"), thread="logs-1", channel=OPS)
+    assert (root.id, root.kind, root.thread, root.channel) == ("logs-1:root", "root", "logs-1", OPS)
+    assert "<@U0BOB>" in root.text
 
 
 @pytest.mark.parametrize(

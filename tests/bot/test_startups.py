@@ -319,6 +319,19 @@ async def test_logs_come_masked_as_a_file_into_the_thread_they_were_asked_in() -
     assert stage.host.reads[0]["lines"] == 200
 
 
+async def test_logs_asked_for_outside_a_thread_hang_under_a_message_of_their_own() -> None:
+    async with backstage() as stage:
+        stage.host.log = write_entries(make_entry(1, "loading"))
+        asked = partial(stage.startups.logs, SERVICE, by=UserId(BOB), channel=ChannelId(OPS), thread_ts=None)
+        assert await asked() is None
+        root, letter = stage.store.queued.values()
+        assert (root.kind, root.channel) == ("root", OPS)
+        assert f"<@{BOB}>" in root.text
+        assert (letter.kind, letter.thread, letter.thread_ts) == ("upload", root.thread, None)
+        assert await asked() is None
+        assert len({queued.thread for queued in stage.store.queued.values()}) == 2
+
+
 async def test_logs_of_a_host_that_refuses_are_its_words() -> None:
     async with backstage() as stage:
         stage.host.read_error = GONE

@@ -127,3 +127,17 @@ async def test_who_may_only_look_is_told_so_privately() -> None:
         assert "<!subteam^S0ONCALL>" in answer
         assert practice.roots() == []
         assert practice.orders() == []
+
+
+async def test_a_log_comes_to_who_asks_for_it_outside_a_thread_and_inside_one() -> None:
+    async with practise("healthy", speed=100) as practice:
+        assert "Fetching" in await practice.ask("logs 20", user=BOB)
+        outside = await practice.until(lambda slack: [*slack.files.values()])
+        [root] = practice.roots()
+        assert (outside[0].channel, outside[0].thread_ts) == (CHANNEL, root.ts)
+        assert BOB in root.plain
+        assert API_KEY.encode() not in outside[0].content
+        await practice.slack.mention(BOB, CHANNEL, "logs 5", root.ts)
+        files = await practice.until(lambda slack: [*slack.files.values()][1:])
+        assert files[0].thread_ts == root.ts
+        assert practice.roots() == [root]

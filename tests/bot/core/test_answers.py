@@ -18,6 +18,7 @@ from bot.core.answers import (
     render_help,
     render_home,
     render_logs_coming,
+    render_logs_root,
     render_question,
     render_refusal,
     render_sentence,
@@ -175,6 +176,12 @@ def test_logs_are_announced() -> None:
     assert render_logs_coming(KIMI, "the last 200 lines").text == (
         "Fetching the last 200 lines of `kimi-k2.5`; the file comes here."
     )
+
+
+def test_a_log_outside_a_thread_has_a_line_to_hang_under() -> None:
+    told = render_logs_root(KIMI, UserId("U0BOB"))
+    assert told.text == "Log of `kimi-k2.5`, asked for by <@U0BOB>:"
+    assert check_blocks(list(told.blocks)) == []
 
 
 def test_home_lists_services_with_a_button_each() -> None:
