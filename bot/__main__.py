@@ -16,9 +16,10 @@ from bot.app import faults_of_parts
 from bot.check import check, render_findings
 from bot.errors import ConfigurationInvalid, KimiError
 from bot.host_setup import render_host_setup
+from bot.pictures import draw_waterfall
 from bot.practice.demo import DEFAULT_SPEED, Demo
 from bot.practice.scenarios import SCENARIOS
-from bot.replay import replay
+from bot.replay import Outcome, replay
 from bot.run import parse_listen, run
 from config.fields import parse_duration
 from config.loading import load_configuration
@@ -170,6 +171,7 @@ def _describe_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", default="auto", metavar="NAME", help="which engine printed it")
     parser.add_argument("--idle", type=_duration, metavar="30m", help="how long ago its last line was")
     parser.add_argument("--json", action="store_true", help="print one object")
+    parser.add_argument("--chart", metavar="PNG", help="write a picture of its phases, rank by rank, there")
 
 
 def _duration(text: str) -> timedelta:
@@ -187,7 +189,23 @@ def _replay(options: argparse.Namespace) -> int:
         _complain(f"{options.file}: cannot be read: {error.strerror or error}")
         return BAD_CONFIGURATION
     print(json.dumps(outcome.to_json(), ensure_ascii=False) if options.json else outcome.to_text())
+    if options.chart is not None and not _draw(outcome, Path(options.chart)):
+        return BAD_CONFIGURATION
     return outcome.exit_code
+
+
+def _draw(outcome: Outcome, path: Path) -> bool:
+    """False: it could not be written. A log without a phase has nothing to draw, and that is only said."""
+    waterfall = outcome.waterfall()
+    if waterfall is None:
+        _complain(f"{path}: not written: the log shows no phase")
+        return True
+    try:
+        path.write_bytes(draw_waterfall(waterfall))
+    except OSError as error:
+        _complain(f"{path}: cannot be written: {error.strerror or error}")
+        return False
+    return True
 
 
 # manifest, host-setup

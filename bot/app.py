@@ -12,6 +12,7 @@ from aiohttp import web
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
 
+from bot.accounts import Accounts
 from bot.clients.probe import Probe
 from bot.clients.slack import Directory, Outbox, connect_slack
 from bot.clients.slack_account import open_socket
@@ -43,7 +44,6 @@ log = structlog.get_logger()
 _CONNECTIONS = 2  # Socket Mode: while one is refreshed, the other hears
 _GRACE = 5.0  # real seconds for what is queued, and again for what still runs
 HTTP_PATH = "/slack/events"
-DEFAULT_ENGINE = "sglang"
 # bolt asks Slack who it is before the first command, and would tell people to reinstall the app.
 NOT_AUTHORIZED = (
     "Slack did not tell kimi who it is, and nothing was done. Try again in a minute; "
@@ -150,6 +150,7 @@ class App:
             directory=Directory(client),
             tasks=self.tasks,
             client=client,
+            accounts=Accounts(ground),
         )
 
     async def _hear(self, client: AsyncWebClient, parts: Parts, *, listen: Listen | None) -> None:
@@ -214,9 +215,7 @@ def load_engines_of(
 
 
 def _engine_path(engine: str, folder: Path | None) -> str:
-    """An operator's own file stands beside the configuration, or at a full path; "auto" is SGLang's."""
-    if engine == "auto":
-        return DEFAULT_ENGINE
+    """An operator's own file stands beside the configuration, or at a full path."""
     own = engine.endswith(".toml") and folder is not None
     return str(folder / engine) if own and folder is not None else engine
 

@@ -100,9 +100,9 @@ def logs_root_message(service: ServiceName, *, by: UserId, thread: str, channel:
     )
 
 
-def name_file(service: ServiceName, began: datetime) -> str:
+def name_file(service: ServiceName, began: datetime, *, kind: str = "log") -> str:
     """`kimi-k2.5-2026-05-29T2349Z.log`: sorts by time, and no character a shell or Slack minds."""
-    return f"{service}-{began.astimezone(UTC):%Y-%m-%dT%H%MZ}.log"
+    return f"{service}-{began.astimezone(UTC):%Y-%m-%dT%H%MZ}.{kind}"
 
 
 def describe_tail(tail: TailFile) -> str:

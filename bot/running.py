@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from bot import sources
 from bot.clients.records import Operation
+from bot.core.account import Account
 from bot.core.actions import (
     Action,
     Close,
@@ -22,6 +23,7 @@ from bot.core.actions import (
     ProbeNow,
     RunSmoke,
     SendVerb,
+    UploadPicture,
     UploadTail,
     Verdict,
 )
@@ -41,6 +43,7 @@ from bot.messages import (
     reply_message,
     tail_letter,
 )
+from bot.pictures import waterfall_letter
 from bot.sources import Inbox, Link
 from bot.tails import read_start
 
@@ -58,6 +61,7 @@ PLAN = TypeAdapter(Plan)
 STATE = TypeAdapter(StartupState)
 POSITION = TypeAdapter(Position)
 USUAL = TypeAdapter(Usual)
+ACCOUNT = TypeAdapter(Account)
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -203,6 +207,8 @@ class Running:
                     await self._upload(action)  # nothing is left to be followed meanwhile
                 case UploadTail():
                     self._once(f"{_UPLOAD}{action.sequence}", partial(self._upload, action))
+                case UploadPicture():
+                    await self._upload_picture()
                 case Close():
                     await self._close(action)
                 case _:
@@ -266,6 +272,23 @@ class Running:
             name=name_file(self.operation.service, self.operation.began),
             comment=order.why,
         )
+        await self._post(letter)
+
+    async def _upload_picture(self) -> None:
+        """An extra: a start that cannot be drawn has its verdict all the same."""
+        waterfall = self.startup.waterfall(self.ground.clock.now())
+        if waterfall is None:
+            return
+        letter = await waterfall_letter(
+            waterfall,
+            operation=self.operation.operation,
+            channel=self.operation.channel,
+            name=name_file(self.operation.service, self.operation.began, kind="png"),
+        )
+        if letter is not None:
+            await self._post(letter)
+
+    async def _post(self, letter: Letter) -> None:
         files = {letter.outgoing.id: letter.content}
         await self._until_stored(lambda: self.ground.store.enqueue([letter.outgoing], files))
         self.ground.outbox.wake()
@@ -273,7 +296,9 @@ class Running:
     async def _close(self, order: Close) -> None:
         await self._await_orders()
         closed = self.ground.clock.now()
-        self.operation = self.operation.model_copy(update={"closed": closed, "verdict": order.verdict})
+        account = ACCOUNT.dump_json(self.startup.account(closed)).decode()
+        update = {"closed": closed, "verdict": order.verdict, "account": account}
+        self.operation = self.operation.model_copy(update=update)
         await self._until_stored(lambda: self.ground.store.finish(self.operation))
         log.info("operation_closed", operation=self.operation.operation, verdict=order.verdict)
         self.closed.set()

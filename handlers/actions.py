@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 _ASK = "kimi:ask"
 _OTHERS = re.compile(r"^kimi:(?!ask$)")
-_PLAIN = {"logs": Word.LOGS, "unwatch": Word.UNWATCH, "restart": Word.RESTART, "stop": Word.STOP}
+_PLAIN = {
+    "logs": Word.LOGS,
+    "why": Word.WHY,
+    "history": Word.HISTORY,
+    "unwatch": Word.UNWATCH,
+    "restart": Word.RESTART,
+    "stop": Word.STOP,
+}
 _CONFIRMABLE = {"restart": Word.RESTART, "start": Word.START, "stop": Word.STOP}
 
 

@@ -24,6 +24,7 @@ from bot.core.answers import (
 from bot.core.command import Command, Misunderstood, Word, parse_command
 from bot.core.events import ChannelId, MessageTs, ServiceName, UserId, Verb
 from bot.core.request import Busy, Declined, NeedsConfirmation, Request, Started
+from bot.core.retrospect import render_history, render_why
 from bot.core.words import count, spell_duration
 from bot.errors import KimiError, StoreUnavailable
 
@@ -167,6 +168,10 @@ class Dialogue:
                 await voice.tell(render_sentence(f"Which service? Say `{command.verb}` and its name."))
             case Word.LOGS:
                 await self._logs(command, service, speaker=speaker, voice=voice)
+            case Word.HISTORY:
+                await self._history(service, speaker=speaker, voice=voice)
+            case Word.WHY:
+                await voice.tell(render_why(await self._parts.accounts.why(service)))
             case Word.UNWATCH:
                 followed = await self._parts.startups.unwatch(service, speaker.user)
                 told = "No longer following" if followed else "Nothing is being followed of"
@@ -210,6 +215,15 @@ class Dialogue:
         )
         if refused is not None:
             await voice.tell(render_sentence(refused))
+
+    async def _history(self, service: ServiceName, *, speaker: Speaker, voice: Voice) -> None:
+        """The table in private; the picture, which Slack shows nobody alone, where it was asked for."""
+        view = await self._parts.accounts.history(service)
+        await voice.tell(render_history(view))
+        if speaker.channel is not None:
+            await self._parts.accounts.draw_history(
+                view, by=speaker.user, channel=speaker.channel, thread_ts=speaker.thread_ts
+            )
 
     async def _request(self, request: Request, voice: Voice) -> None:
         answer = await self._parts.startups.request(request)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
     from bot.core.request import Request, RequestAnswer, StatusView
+    from bot.core.retrospect import HistoryView, WhyView
 
 
 class Startups(Protocol):
@@ -40,6 +41,21 @@ class Startups(Protocol):
         thread_ts: MessageTs | None,
     ) -> str | None:
         """Sends the end of the log as a file into the channel or thread; a sentence where it cannot."""
+
+
+class Accounts(Protocol):
+    """What is known of the past. Everything here may raise a KimiError."""
+
+    async def history(self, service: ServiceName, /) -> HistoryView:
+        """The newest startups."""
+
+    async def why(self, service: ServiceName, /) -> WhyView:
+        """The last failure."""
+
+    async def draw_history(
+        self, view: HistoryView, *, by: UserId, channel: ChannelId, thread_ts: MessageTs | None
+    ) -> None:
+        """Sends its picture as a file into the channel or thread, where there is something to draw."""
 
 
 class Holding(Protocol):
@@ -105,3 +121,4 @@ class Parts:
     directory: Directory
     tasks: Tasks
     client: Web
+    accounts: Accounts

@@ -35,16 +35,18 @@ class Operation(Record):
     closed: datetime | None = None
     verdict: str | None = None
     headline: str = ""  # the present in one line
+    account: str = ""  # JSON too, once it is closed: where the time went and why it failed
 
 
 class FileNote(Record):
-    """A file of an upload; its bytes lie beside the entry, compressed."""
+    """A file of an upload; its bytes lie beside the entry, compressed. `alt`: a picture in words."""
 
     name: str
     title: str
     comment: str = ""
     lines: int = 0
     masked: int = 0
+    alt: str = ""
 
 
 class Outgoing(Record):

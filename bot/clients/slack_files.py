@@ -24,6 +24,7 @@ COMPLETE = "files.completeUploadExternal"
 SEND = "the upload address"
 TAIL_BYTES = 2800  # of the file's end, in the reply that stands in for it; a whole message has about 13 kB
 COMMENT_CHARACTERS = 1000
+ALT_CHARACTERS = 1000  # Slack: alt_txt_too_large beyond
 UNSHOWN = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")  # ANSI and C0 controls but tab
 SLOWEST = 65536  # bytes a second below which an upload is given up
 
@@ -33,7 +34,8 @@ async def upload(
 ) -> str:
     """Steps one and two; Slack's id of the file. `reserved` hears it before anything can be seen in Slack."""
     content = content or b"(empty)\n"  # Slack refuses a length of 0
-    slot = await call(web, RESERVE, {"filename": note.name, "length": len(content)})
+    wanted = {"filename": note.name, "length": len(content), "alt_txt": note.alt[:ALT_CHARACTERS] or None}
+    slot = await call(web, RESERVE, wanted)
     await _send(web, str(slot["upload_url"]), content)
     await reserved(str(slot["file_id"]))
     return str(slot["file_id"])
@@ -74,6 +76,8 @@ async def _send(web: AsyncWebClient, url: str, content: bytes) -> None:
 def stand_in(message: Outgoing, content: bytes | None, code: str) -> Outgoing:
     """A reply with the end of the file, and a note of what is missing and why."""
     comment = ((message.file.comment if message.file else "") or message.text)[:COMMENT_CHARACTERS]
+    if message.file is not None and message.file.alt:
+        return _in_words(message, message.file.alt, comment, code)
     tail, kept, lines = _end_of(content or b"")
     why = f"The file could not be attached: Slack answered {code}."
     if content is None:
@@ -86,6 +90,14 @@ def stand_in(message: Outgoing, content: bytes | None, code: str) -> Outgoing:
         blocks.append({"type": "rich_text", "elements": [preformatted]})
     text = "\n".join(part for part in (comment, missing) if part.strip())
     return message.model_copy(update={"kind": "reply", "text": text, "blocks": tuple(blocks), "file": None})
+
+
+def _in_words(message: Outgoing, alt: str, comment: str, code: str) -> Outgoing:
+    """A picture that cannot be shown is told."""
+    told = f"The picture could not be attached: Slack answered {code}. In words: {alt[:ALT_CHARACTERS]}"
+    blocks = tuple(_section(text) for text in (comment, told) if text.strip())
+    text = "\n".join(part for part in (comment, told) if part.strip())
+    return message.model_copy(update={"kind": "reply", "text": text, "blocks": blocks, "file": None})
 
 
 def _section(text: str) -> dict[str, Any]:

@@ -199,6 +199,11 @@ class UploadTail:
 
 
 @dataclass(frozen=True, slots=True)
+class UploadPicture:
+    """Draw where the time of this start went, and post it into the thread."""
+
+
+@dataclass(frozen=True, slots=True)
 class SendVerb:
     """Tell the member's systemd, once."""
 
@@ -224,4 +229,4 @@ class Close:
     durations: dict[str, float] = field(default_factory=dict)  # "weights" or "weights/draft" → seconds
 
 
-Action: TypeAlias = EditRoot | PostReply | UploadTail | SendVerb | ProbeNow | RunSmoke | Close
+Action: TypeAlias = EditRoot | PostReply | UploadTail | UploadPicture | SendVerb | ProbeNow | RunSmoke | Close

@@ -54,9 +54,11 @@ _HELP: dict[Word, str] = {
     Word.WATCH: "`watch [service]`: follow the startup that is under way",
     Word.UNWATCH: "`unwatch [service]`: stop following; the service is left alone",
     Word.LOGS: "`logs [service] [200 | 10m]`: the end of its log as a file",
+    Word.HISTORY: "`history [service]`: past startups, how long they took and how they ended, with a picture",
+    Word.WHY: "`why [service]`: the last failure explained",
     Word.RESTART: "`restart [service] [reason]`: restart it and tell the startup in a thread",
-    Word.START: "`start [service] [reason]`",
-    Word.STOP: "`stop [service] [reason]`",
+    Word.START: "`start [service] [reason]`: start it and tell the startup in a thread",
+    Word.STOP: "`stop [service] [reason]`: stop it; it stays down until started",
     Word.HELP: "`help`: this",
 }
 _STANDING: dict[Standing, str] = {

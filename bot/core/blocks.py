@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Block: TypeAlias = dict[str, Any]
 Element: TypeAlias = dict[str, Any]
+Cell: TypeAlias = str | Element  # of a table: plain text, or what `link_cell` and `person_cell` make
 
 MOST_BYTES = 12_000  # of a message's blocks as JSON; Slack refuses from about 13 kB on
 MOST_BLOCKS = 50
@@ -30,6 +31,7 @@ _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|
 # C0 without tab and newline, DEL and C1, what turns the direction of text round, and half surrogate pairs.
 _UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_ADDRESS = re.compile(r"https?://[^\s<>|]{1,500}")
 _SLACK_ID = re.compile(r"[A-Z][A-Z0-9]{1,20}")
 _HALF_MARKUP = re.compile(r"(?:&[a-z]{0,3}|<[^<>]*)$")
 
@@ -103,7 +105,7 @@ def mention_channel(channel: ChannelId | str) -> str:
 
 def link(address: str, label: str) -> str:
     """A link; an address that is none leaves the label alone."""
-    sound = re.fullmatch(r"https?://[^\s<>|]{1,500}", address)
+    sound = _ADDRESS.fullmatch(address)
     return f"<{address}|{say(label, 80)}>" if sound else say(label, 80)
 
 
@@ -156,19 +158,39 @@ def preformatted(text: str, most: int) -> Block:
     return {"type": "rich_text", "elements": [inner]}
 
 
-def table(rows: Sequence[Sequence[str]]) -> Block:
+def table(rows: Sequence[Sequence[Cell]]) -> Block:
     """Rows of equal length, the first the header; numbers stand right of the first column's names."""
     shown = rows if len(rows) <= _MOST_TABLE_ROWS else [*rows[: _MOST_TABLE_ROWS - 1], ["…"] * len(rows[0])]
     right = [{"align": "right"} for _ in range(len(rows[0]) - 1)]
     return {
         "type": "table",
         "column_settings": [{"align": "left"}, *right],
-        "rows": [[_cell(text) for text in row] for row in shown],
+        "rows": [[_cell(cell) for cell in row] for row in shown],
     }
 
 
-def _cell(text: str) -> Element:
-    return {"type": "raw_text", "text": fit(text, _MOST_CELL, escaped=False) or "-"}
+def _cell(cell: Cell) -> Element:
+    return {"type": "raw_text", "text": _short(cell)} if isinstance(cell, str) else cell
+
+
+def _short(text: str) -> str:
+    return fit(text, _MOST_CELL, escaped=False).strip() or "-"
+
+
+def link_cell(address: str | None, label: str) -> Cell:
+    """A table cell that leads somewhere; plain text where there is no sound address."""
+    if address is None or not _ADDRESS.fullmatch(address):
+        return label
+    return _rich_cell({"type": "link", "url": address, "text": _short(label)})
+
+
+def person_cell(user: UserId | str) -> Cell:
+    """A person in a table cell; what is no id of Slack's is said, not mentioned."""
+    return _rich_cell({"type": "user", "user_id": str(user)}) if _SLACK_ID.fullmatch(user) else str(user)
+
+
+def _rich_cell(run: Element) -> Element:
+    return {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [run]}]}
 
 
 def actions(*elements: Element) -> Block:

@@ -33,6 +33,8 @@ class Word(StrEnum):
     WATCH = "watch"
     UNWATCH = "unwatch"
     LOGS = "logs"
+    HISTORY = "history"
+    WHY = "why"
     HELP = "help"
 
 
@@ -59,9 +61,7 @@ Parsed: TypeAlias = Command | Misunderstood
 
 # Verbs people will try, and the working one that comes nearest to what they want.
 _NEAREST = {
-    "history": Word.STATUS,
     "smoke": Word.STATUS,
-    "why": Word.LOGS,
     "incidents": Word.STATUS,
     "ack": Word.STATUS,
     "mute": Word.UNWATCH,

@@ -55,6 +55,7 @@ from bot.core.events import (
 )
 from bot.core.patience import Silence
 from bot.core.phases import TrackerState
+from bot.core.startup_account import account_startup, picture_startup
 from bot.core.startup_end import check_fall, fail_with, finish, order_end
 from bot.core.startup_lines import take_facts, take_line
 from bot.core.startup_members import read_unit
@@ -66,6 +67,8 @@ from bot.core.startup_waits import check_limit, check_sight, check_silence, chec
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
+    from bot.core.account import Account
+    from bot.core.picture import Waterfall
     from config.engine_file import EngineFile
 
 CATCHING_UP = timedelta(minutes=2)  # after a resume: what was written meanwhile is read before it is judged
@@ -88,6 +91,14 @@ class Startup:
 
     def view(self, now: datetime) -> StartupView:
         return view_of(self._turn.scene(now))
+
+    def account(self, now: datetime) -> Account:
+        """What stays known of it once it is over."""
+        return account_startup(self._turn.scene(now))
+
+    def waterfall(self, now: datetime) -> Waterfall | None:
+        """Where the time went, to be drawn; None before the first phase."""
+        return picture_startup(self._turn.scene(now))
 
     def begin(self, now: datetime) -> list[Action]:
         """The root message, then the verb, once for each member; a watch asks the engine instead."""

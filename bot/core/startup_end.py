@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bot.core.actions import Close, UploadTail, Verdict, VerdictReached
+from bot.core.account import Failure
+from bot.core.actions import Close, UploadPicture, UploadTail, Verdict, VerdictReached
 from bot.core.baseline import phase_key
 from bot.core.conclusion import Conclusion, conclude, durations_of
 from bot.core.events import Member, Verb
+from bot.core.startup_account import has_picture
 from bot.core.startup_members import Fell, name_member
 from bot.core.startup_state import Downfall, Fall
 from bot.core.startup_view import elapsed, phases_of
@@ -63,6 +65,14 @@ def fail_with(turn: Turn, sentence: str, now: datetime, *, name: Member | None =
 
 def fail(turn: Turn, conclusion: Conclusion, now: datetime) -> None:
     turn.state.failed_phase = phase_key(conclusion.phase, conclusion.role)
+    turn.state.failure = Failure(
+        cause=conclusion.cause,
+        phase=conclusion.phase,
+        role=conclusion.role,
+        rank=conclusion.rank,
+        advice=conclusion.advice,
+        evidence=conclusion.evidence,
+    )
     finish(turn, Verdict.FAILED, now, conclusion=conclusion)
 
 
@@ -93,6 +103,8 @@ def order_end(turn: Turn, now: datetime) -> None:
         return
     if state.verdict is Verdict.FAILED and state.lines:
         turn.order(UploadTail(state.sequence, "The whole log of this start."))
+    if has_picture(state, turn.plan.verb):
+        turn.order(UploadPicture())
     turn.order(Close(state.verdict, _durations(turn, now)))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from bot.core.account import Failure
 from bot.core.actions import Verdict
 from bot.core.baseline import Usual
 from bot.core.diagnosis import SuspectsState
@@ -23,6 +24,7 @@ from bot.core.events import (
 )
 from bot.core.patience import Silence
 from bot.core.phases import TrackerState
+from bot.core.recognition import RecognitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,10 @@ class MemberState:
     offset: timedelta | None = None  # our clock minus the host's, latency included
     marked: UnitState | None = None  # as it was at the last progress, to tell what moved since
     marked_at: datetime | None = None
+    chosen: list[int] = field(default_factory=list)  # processes of the unit that the OOM killer picked
+    spared: list[int] = field(default_factory=list)  # those of others
+    killed: list[str] = field(default_factory=list)  # the kernel's lines about that, the best one first
+    begun: datetime | None = None  # the host's clock when the watched start began
 
 
 @dataclass(slots=True)
@@ -131,6 +137,7 @@ class StartupState:
     suspects: SuspectsState
     silence: Silence
     members: dict[Member, MemberState]
+    recognition: RecognitionState = field(default_factory=RecognitionState)  # where no engine is named
     proof: Proof = field(default_factory=Proof)
     fall: Fall | None = None
     sequence: int = 0
@@ -141,3 +148,4 @@ class StartupState:
     ended: datetime | None = None
     failed_phase: str | None = None  # key of the phase it failed in
     cause: str | None = None
+    failure: Failure | None = None

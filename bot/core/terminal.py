@@ -37,7 +37,7 @@ def _block(block: Block, width: int, names: Mapping[str, str]) -> Iterator[str]:
         case "rich_text":
             yield from _rich_text(block)
         case "table":
-            yield from _table([[cell["text"] for cell in row] for row in block["rows"]])
+            yield from _table([[_cell(cell, names) for cell in row] for row in block["rows"]])
         case "actions":
             yield _buttons(block["elements"])
         case other:
@@ -75,6 +75,17 @@ def _rich_text(block: Block) -> Iterator[str]:
     for element in block["elements"]:
         text = "".join(part.get("text", "") for part in element["elements"])
         yield from (f"    {line}" for line in text.split("\n"))
+
+
+def _cell(cell: Element, names: Mapping[str, str]) -> str:
+    """Plain text, or a rich cell's runs: a link by its label, a person by name."""
+    if "text" in cell:
+        return str(cell["text"])
+    runs = [run for part in cell["elements"] for run in part["elements"]]
+    return "".join(
+        f"@{names.get(run['user_id'], run['user_id'])}" if run["type"] == "user" else str(run.get("text", ""))
+        for run in runs
+    )
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

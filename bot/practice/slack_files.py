@@ -26,12 +26,15 @@ from bot.practice.slack_state import PostedFile, PostedMessage, Refused, Workspa
 
 LARGEST_SNIPPET = 2**20
 LARGEST_FILE = 2**30
+LONGEST_ALT = 1000  # characters
+PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(slots=True)
 class _Reserved:
     name: str
     length: int
+    alt: str = ""
     content: bytes | None = None
     completed: bool = False
 
@@ -60,8 +63,11 @@ class Uploads:
             )
         if length > (LARGEST_SNIPPET if "snippet_type" in call else LARGEST_FILE):
             raise Refused("file_too_large")
+        alt = call.text("alt_txt")
+        if len(alt) > LONGEST_ALT:
+            raise Refused("alt_txt_too_large")
         file_id = f"F0{secrets.token_hex(4).upper()}"
-        self._reserved[file_id] = _Reserved(name, length)
+        self._reserved[file_id] = _Reserved(name, length, alt)
         return {"upload_url": f"{self._workspace.base_url}/upload/v1/{file_id}", "file_id": file_id}
 
     async def receive(self, request: web.Request) -> web.Response:
@@ -109,7 +115,8 @@ class Uploads:
             "name": file.name,
             "title": file.title,
             "size": len(file.content),
-            "mimetype": "text/plain",
+            "mimetype": file.kind,
+            "alt_txt": file.alt,
             "user": self._workspace.bot_user,
             "url_private": f"{self._workspace.base_url}/files/{file.id}",
             "permalink": f"{self._workspace.base_url}/files/{file.id}",
@@ -122,7 +129,12 @@ class Uploads:
         reserved = self._reserved.get(str(file_id))
         if reserved is None or reserved.content is None or reserved.completed:
             raise Refused("file_not_found")
-        return PostedFile(str(file_id), reserved.name, entry.get("title") or reserved.name, reserved.content)
+        title = str(entry.get("title") or reserved.name)
+        file = PostedFile(str(file_id), reserved.name, title, reserved.content, alt=reserved.alt)
+        if (file.kind == "image/png") != reserved.content.startswith(PNG):
+            # Slack would take it, and show a broken picture, or a text nobody can read.
+            raise Refused("invalid_arguments", f"[ERROR] {file.name} does not hold what its name says")
+        return file
 
     def _share(self, files: list[PostedFile], channel_id: str, call: Arguments) -> None:
         """One message with all the files. Files need membership: chat:write.public does not help."""

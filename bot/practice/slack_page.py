@@ -80,12 +80,13 @@ class Page:
         return web.FileResponse(FOLDER / name, headers=SAFE)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
-        """As text, whatever it claims to be: a log may hold markup."""
+        """A picture as one; all else as text, whatever it claims to be: a log may hold markup."""
         file = self._workspace.files.get(request.match_info["file"])
         if file is None:
             raise web.HTTPNotFound
         headers = {**SAFE, "Content-Security-Policy": "default-src 'none'; sandbox"}
-        return web.Response(body=file.content, content_type="text/plain", charset="utf-8", headers=headers)
+        charset = "utf-8" if file.kind == "text/plain" else None
+        return web.Response(body=file.content, content_type=file.kind, charset=charset, headers=headers)
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events: everything first, then each change. A slow reader is cut and starts anew."""
@@ -194,6 +195,8 @@ def _show_file(file: PostedFile) -> dict[str, Any]:
         "id": file.id,
         "name": file.name,
         "title": file.title,
+        "kind": file.kind,
+        "alt": file.alt,
         "size": len(file.content),
         "lines": file.content.count(b"\n"),  # a carriage return redraws a line, it ends none
     }

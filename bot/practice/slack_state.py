@@ -99,6 +99,12 @@ class PostedFile:
     channel: str | None = None
     thread_ts: str | None = None
     ts: str | None = None  # of the message that shows it
+    alt: str = ""  # what a screen reader says of a picture
+
+    @property
+    def kind(self) -> str:
+        """As Slack tells it by the name."""
+        return "image/png" if self.name.lower().endswith(".png") else "text/plain"
 
     @property
     def text(self) -> str:

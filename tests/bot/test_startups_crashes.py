@@ -230,7 +230,9 @@ async def test_a_crash_between_the_verdict_and_its_last_steps_loses_none_of_them
         await stage.startups.resume()
         operation = await stage.closed(running)
     assert operation.verdict == "failed"
-    assert len(stage.store.texts("upload")) == 1
+    tail, picture = stage.store.texts("upload")
+    assert "whole log" in tail
+    assert picture.startswith("Where the time went")
     assert sum("failed" in text for text in stage.store.texts()) == 1
     assert stage.store.holders == {}
 

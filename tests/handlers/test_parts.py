@@ -9,6 +9,7 @@ from handlers.parts import Parts
 if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
 
+    from bot.accounts import Accounts
     from bot.clients.directory import Directory
     from bot.clients.store import Store
     from bot.startups import Startups
@@ -24,10 +25,19 @@ def build(
     directory: Directory,
     tasks: Tasks,
     client: AsyncWebClient,
+    accounts: Accounts,
 ) -> Parts:
-    return Parts(configuration, startups, store, directory, tasks, client)
+    return Parts(configuration, startups, store, directory, tasks, client, accounts)
 
 
 def test_parts_are_what_they_were_given() -> None:
-    assert Parts.__slots__ == ("configuration", "startups", "store", "directory", "tasks", "client")
+    assert Parts.__slots__ == (
+        "configuration",
+        "startups",
+        "store",
+        "directory",
+        "tasks",
+        "client",
+        "accounts",
+    )
     assert build.__annotations__["return"] == "Parts"

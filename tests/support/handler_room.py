@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +20,7 @@ from bot.clients.store import Store
 from bot.core.blocks import Message
 from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
 from bot.core.request import Request, RequestAnswer, Standing, Started, StatusView
+from bot.core.retrospect import HistoryView, WhyView
 from bot.practice.slack import PracticeSlack
 from bot.practice.slack_requests import read_answer, sign, write_body
 from bot.practice.slack_socket import Answer, Envelope
@@ -85,6 +86,28 @@ class ScriptedStartups:
         return self.refused
 
 
+@dataclass
+class ScriptedAccounts:
+    """A past as told; remembers the pictures it was asked for."""
+
+    past: HistoryView = field(
+        default_factory=lambda: HistoryView(ServiceName("kimi-k2.5"), (), now=datetime.now(UTC))
+    )
+    last: WhyView = field(
+        default_factory=lambda: WhyView(ServiceName("kimi-k2.5"), None, now=datetime.now(UTC))
+    )
+    drawn: list[dict[str, Any]] = field(default_factory=list)
+
+    async def history(self, service: ServiceName) -> HistoryView:
+        return replace(self.past, service=service)
+
+    async def why(self, service: ServiceName) -> WhyView:
+        return replace(self.last, service=service)
+
+    async def draw_history(self, view: HistoryView, **asked: Any) -> None:
+        self.drawn.append({"service": view.service, **asked})
+
+
 class Dispatch:
     """Hands envelopes to the app as Socket Mode does; with a secret, as signed requests of HTTP mode."""
 
@@ -123,6 +146,7 @@ class Room:
     startups: ScriptedStartups
     tasks: Tasks
     parts: Parts
+    accounts: ScriptedAccounts
 
     async def slash(self, user: str, text: str, *, channel: str = OPS) -> Message | None:
         """The answer that came with the acknowledgement."""
@@ -217,11 +241,12 @@ async def open_room(redis_url: str, configuration: Configuration | None = None) 
     store, tasks, startups = await Store.open(redis_url), Tasks(), ScriptedStartups()
     client = web_client(slack)
     app = AsyncApp(client=client, signing_secret=slack.signing_secret)
-    parts = Parts(configuration or configure(), startups, store, Directory(client), tasks, client)
+    accounts = ScriptedAccounts()
+    parts = Parts(configuration or configure(), startups, store, Directory(client), tasks, client, accounts)
     register(app, parts)
     slack.people.courier = Dispatch(app)
     try:
-        yield Room(slack, app, store, startups, tasks, parts)
+        yield Room(slack, app, store, startups, tasks, parts, accounts)
         assert slack.refusals == []
         assert slack.warnings == []
     finally:

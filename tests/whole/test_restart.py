@@ -7,6 +7,7 @@ import re
 import pytest
 
 from bot.practice.workspace import ALICE, API_KEY, BOB, CHANNEL
+from tests.support.pictures import read_png
 from tests.support.practice import practise
 
 
@@ -16,14 +17,17 @@ async def test_a_healthy_start_is_told_phase_by_phase_and_proven() -> None:
         operation = await practice.verdict()
         assert operation.verdict == "healthy"
         assert practice.orders() == ["restart"]
-        *phases, verdict = practice.replies(root)
+        *phases, verdict, picture = practice.replies(root)
         told = [re.split(r" (?:in|after) ", line)[0] for line in phases]
         assert told[:3] == ["Old process stopped", "Process started", "Ranks connected"]
         assert told.index("Weights loaded") < told.index("CUDA graphs captured")
         assert "Draft model: weights loaded" in told
         assert "healthy" in verdict
         assert "kimi-k2.5" in verdict
-        assert not any("healthy" in line or "failed" in line for line in phases)
+        assert not any("healthy" in line or "failed" in line for line in (*phases, picture))
+        [drawn] = practice.slack.files.values()
+        assert read_png(drawn.content).width == 936
+        assert re.match(r"kimi-k2\.5: healthy after .+ Phases: .+weights .+ 8 ranks; ", drawn.alt)
         final = practice.thread(root)[0]
         assert "new tool-call parser" in final.plain
         assert "healthy" in final.plain
@@ -84,10 +88,13 @@ async def test_a_start_that_fails_says_where_and_why_with_the_whole_log(
         assert verdict.broadcast
         assert re.search(phase, verdict.plain)
         assert re.search(cause, verdict.plain)
-        [tail] = [file for file in practice.slack.files.values() if file.thread_ts == root.ts]
+        tail, drawn = [file for file in practice.slack.files.values() if file.thread_ts == root.ts]
+        assert read_png(drawn.content).width == 936
+        assert drawn.alt.startswith("kimi-k2.5: failed after ")
+        assert practice.thread(root)[-1].files == (drawn,)
         assert b"server_args" in tail.content
         assert API_KEY.encode() not in tail.content
-        assert re.search(r"\d+ secrets? masked", practice.thread(root)[-1].plain)
+        assert re.search(r"\d+ secrets? masked", practice.thread(root)[-2].plain)
         assert "failed" in practice.thread(root)[0].plain
         assert await practice.app.startups.held(operation.service) is None
 

@@ -86,7 +86,15 @@ function followAddress() {
 const time = (ts) => new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" }).format(new Date(Number(ts) * 1000));
 const size = (bytes) => (bytes < 1024 ? `${bytes} B` : bytes < 1024 ** 2 ? `${(bytes / 1024).toFixed(1)} kB` : `${(bytes / 1024 ** 2).toFixed(1)} MB`);
 
+function drawPicture(file) {
+  const picture = element("img", "picture");
+  picture.src = `/files/${file.id}`;
+  picture.alt = file.alt || file.title || file.name;
+  return picture;
+}
+
 function drawFile(file) {
+  if (file.kind === "image/png") return drawPicture(file);
   const preview = element("pre", "preview");
   const details = element(
     "details", "file",

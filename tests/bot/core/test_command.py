@@ -58,6 +58,8 @@ def parse(
         ("logs 999999999", Command(Word.LOGS, KIMI, lines=MOST_LINES)),
         ("logs 0", Command(Word.LOGS, KIMI, lines=1)),
         ("help me please", Command(Word.HELP)),
+        ("history", Command(Word.HISTORY, KIMI)),
+        ("why kimi-k2.5?", Command(Word.WHY, KIMI)),
     ],
 )
 def test_understood(text: str, command: Command) -> None:
@@ -70,8 +72,9 @@ def test_understood(text: str, command: Command) -> None:
         ("restrat kimi-k2.5", "Did you mean `restart`?"),
         ("log kimi-k2.5", "Did you mean `logs`?"),
         ("xyzzy", "I do not know `xyzzy`. `help` tells"),
-        ("why", "I cannot do `why` yet. The nearest I can do is `logs`."),
-        ("history kimi-k2.5", "The nearest I can do is `status`."),
+        ("incidents", "I cannot do `incidents` yet. The nearest I can do is `status`."),
+        ("histroy", "Did you mean `history`?"),
+        ("why kimi-k25", "Did you mean `why kimi-k2.5`?"),
         ("mute kimi-k2.5 2h", "The nearest I can do is `unwatch`."),
         ("unmutte", "Did you mean `watch`?"),
         ("kimi-k2.5", "Say the verb first: `status kimi-k2.5`."),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.core.actions import Close, EditRoot, Mark, PostReply, RunSmoke, UploadTail, Verdict
+from bot.core.actions import Close, EditRoot, Mark, PostReply, RunSmoke, UploadPicture, UploadTail, Verdict
 from bot.core.events import PhaseId, Rank, Superseded, UnwatchAsked, UserId, Verb
 from tests.support.startup_runs import NEXT, RUNNING, Run, make_plan
 
@@ -58,13 +58,14 @@ def test_a_failure_is_told_in_order_and_in_the_channel_too() -> None:
     crash(run)
     die(run)
     run.wait_for_verdict()
-    edit, reply, tail, close = run.actions[-4:]
+    edit, reply, tail, picture, close = run.actions[-5:]
     assert isinstance(edit, EditRoot)
     assert edit.view.verdict is Verdict.FAILED
     assert isinstance(reply, PostReply)
     assert reply.broadcast
     assert isinstance(tail, UploadTail)
     assert tail.sequence == reply.sequence + 1
+    assert picture == UploadPicture()
     assert close == Close(Verdict.FAILED)
 
 
@@ -268,10 +269,10 @@ def test_resumed_after_the_verdict_its_last_orders_are_given_again_the_very_same
     run = loading()
     die(run)
     run.wait_for_verdict()
-    given = [action for action in run.actions if isinstance(action, UploadTail | Close)]
+    given = [action for action in run.actions if isinstance(action, UploadTail | UploadPicture | Close)]
     run.restore()
-    assert run.startup.resume(run.now) == given[-2:]
-    assert run.startup.resume(run.now) == given[-2:]
+    assert run.startup.resume(run.now) == given[-3:]
+    assert run.startup.resume(run.now) == given[-3:]
 
 
 def test_resumed_after_a_healthy_verdict_what_it_took_is_still_known() -> None:
@@ -281,4 +282,4 @@ def test_resumed_after_a_healthy_verdict_what_it_took_is_still_known() -> None:
     closed = run.closed
     run.restore()
     run.pass_time(600)
-    assert run.startup.resume(run.now) == [closed]
+    assert run.startup.resume(run.now) == [UploadPicture(), closed]

@@ -1,0 +1,154 @@
+"""What is told of the past: `history`, a table of startups, and `why`, the last failure explained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from bot.core.account import PastStartup
+from bot.core.blocks import (
+    Block,
+    Cell,
+    Message,
+    context,
+    link,
+    link_cell,
+    make_message,
+    mention,
+    person_cell,
+    preformatted,
+    say,
+    say_code,
+    say_name,
+    section,
+    table,
+)
+from bot.core.events import ServiceName
+from bot.core.words import count, label_phase, name_doing, name_verb_done, spell_duration
+
+if TYPE_CHECKING:
+    from bot.core.account import Failure
+
+MOST_ROWS = 12
+_MOST_EVIDENCE = 8  # lines
+_HEADER: tuple[Cell, ...] = ("Began (UTC)", "Verdict", "Took", "Slowest phase", "By")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryView:
+    """Newest first. `usual`: a whole healthy start."""
+
+    service: ServiceName
+    startups: tuple[PastStartup, ...]
+    now: datetime
+    usual: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WhyView:
+    """`last`: the last failure; None where there is none on record. `healthy_since`: starts after it."""
+
+    service: ServiceName
+    last: PastStartup | None
+    now: datetime
+    healthy_since: int = 0
+
+
+def render_history(view: HistoryView) -> Message:
+    if not view.startups:
+        told = f"No startup of {say_code(view.service)} is on record yet."
+        return make_message(told, section(told))
+    shown = view.startups[:MOST_ROWS]
+    usual = f" Usual: {spell_duration(view.usual)}." if view.usual is not None else ""
+    told = f"{say_name(view.service)}: the last {count(len(shown), 'startup')}, newest first.{usual}"
+    blocks: list[Block] = [section(told), table([_HEADER, *(_row(each) for each in shown)])]
+    if len(view.startups) > len(shown):
+        blocks.append(context(f"and {len(view.startups) - len(shown)} older ones, in the picture"))
+    spoken = "; ".join(_spoken(each) for each in shown[:5])
+    return make_message(f"{told} {spoken}", *blocks)
+
+
+def _row(startup: PastStartup) -> tuple[Cell, ...]:
+    when = f"{startup.began.astimezone(UTC):%d %b %H:%M}"
+    longest = startup.account.longest
+    slow = "-"
+    if longest is not None:
+        by = f" ({longest.slowest})" if longest.slowest is not None else ""
+        slow = f"{label_phase(longest.phase, longest.role)} {spell_duration(_span(longest.seconds))}{by}"
+    by_whom: Cell = "nobody in chat" if startup.by is None else person_cell(startup.by)
+    return link_cell(startup.link, when), str(startup.verdict), spell_duration(_took(startup)), slow, by_whom
+
+
+def _spoken(startup: PastStartup) -> str:
+    """One row for clients that show no blocks."""
+    when = f"{startup.began.astimezone(UTC):%d %b %H:%M}"
+    return f"{when} {startup.verdict} {spell_duration(_took(startup))}"
+
+
+def _took(startup: PastStartup) -> timedelta:
+    told = startup.account.took
+    return startup.took if told is None else _span(told)
+
+
+def _span(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+def render_why(view: WhyView) -> Message:
+    """The last failure: what it was, what it means, what to try, the lines that say so, where to read on."""
+    last = view.last
+    if last is None:
+        told = f"No startup of {say_code(view.service)} on record went wrong{_among(view)}."
+        return make_message(told, section(told))
+    failure = last.account.failure
+    told = f"{say_name(view.service)}: {_when(last, view.now)}{_where(failure)}"
+    blocks: list[Block] = [section(told, 900)]
+    blocks += _explained(failure)
+    blocks.append(context(*_footer(view, last)))
+    return make_message(f"{told} {say(failure.cause if failure else '', 300)}".strip(), *blocks)
+
+
+def _among(view: WhyView) -> str:
+    return f"; {count(view.healthy_since, 'start')} came through" if view.healthy_since else ""
+
+
+def _when(startup: PastStartup, now: datetime) -> str:
+    began = startup.began.astimezone(UTC)
+    age = spell_duration(now - startup.began)
+    took = spell_duration(_took(startup))
+    return f"the {startup.verb} of {began:%d %b %H:%M} UTC ({age} ago) went wrong after {took}"
+
+
+def _where(failure: Failure | None) -> str:
+    if failure is None:
+        return "."
+    rank = f", at {say(failure.rank, 40)}" if failure.rank is not None else ""
+    return f" while {name_doing(failure.phase, failure.role)}{rank}."
+
+
+def _explained(failure: Failure | None) -> list[Block]:
+    if failure is None or not failure.cause:
+        return [
+            section("Why is not on record: it is older than what kimi writes down. Its thread tells more.")
+        ]
+    blocks = [section(f"*{say(failure.cause, 900)}*")]
+    if failure.means:
+        blocks.append(section(f"What it means: {say(failure.means, 1_200)}", 1_300))
+    if failure.advice:
+        blocks.append(section(f"Try: {say(failure.advice, 1_200)}", 1_300))
+    lines = [line for line in failure.evidence if line.strip()]
+    if lines:
+        blocks.append(preformatted("\n".join(lines[:_MOST_EVIDENCE]), 3_000))
+    else:
+        blocks.append(context("No line of its log says why; this is what systemd and the probes told."))
+    return blocks
+
+
+def _footer(view: WhyView, last: PastStartup) -> list[str]:
+    by = f"{name_verb_done(last.verb)} by {mention(last.by)}" if last.by else "nobody in chat began it"
+    since = "nothing came through since"
+    if view.healthy_since:
+        since = f"{count(view.healthy_since, 'start')} came through since"
+    where = f"{link(last.link, 'Its thread')} has the whole log" if last.link else "its thread is not known"
+    return [f"{by} · {since} · {where}"]
