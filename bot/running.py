@@ -104,15 +104,15 @@ class Running:
     @property
     def begun(self) -> bool:
         """Whether no verb may be ordered any more; a watch has none to order."""
-        states = self.startup.state.members.values()
-        return self.startup.plan.verb is Verb.WATCH or any(state.sent is not Sent.NOT for state in states)
+        if self.startup.plan.verb is Verb.WATCH or self.startup.verdict is not None:
+            return True
+        return any(state.sent is not Sent.NOT for state in self.startup.state.members.values())
 
     async def run(self) -> None:
         """Until the operation is closed; begun where it was not yet, else taken up where it stood."""
         followers = [self._follow(link) for link in self.links.values()]
         try:
-            now = self.ground.clock.now()
-            await self._perform(self.startup.resume(now) if self.begun else self.startup.begin(now))
+            await self._set_out()
             while self.startup.verdict is None:
                 await self._perform(self._handle(await self._take()))
         finally:
@@ -121,6 +121,14 @@ class Running:
             over = (task for name, task in self._busy.items() if not name.startswith(_UPLOAD))
             for task in (*followers, *over):
                 task.cancel()
+
+    async def _set_out(self) -> None:
+        """Begin, or go on. An end that was asked for before the verb went out comes before it."""
+        if not self.begun and (pieces := self._take_waiting()):
+            await self._perform(self._handle(pieces))
+        if not self.closed.is_set():
+            now = self.ground.clock.now()
+            await self._perform(self.startup.resume(now) if self.begun else self.startup.begin(now))
 
     async def give_up(self) -> None:
         """After a fault of our own: say so, let the service go; the unit is left alone."""
@@ -144,10 +152,10 @@ class Running:
             await self.inbox.put(sources.Piece((), fault=error))
 
     async def _take(self) -> list[Piece]:
-        pieces = [await self.inbox.get()]
-        while len(pieces) < _BATCH and not self.inbox.empty():
-            pieces.append(self.inbox.get_nowait())
-        return pieces
+        return [await self.inbox.get(), *self._take_waiting()]
+
+    def _take_waiting(self) -> list[Piece]:
+        return [self.inbox.get_nowait() for _ in range(min(_BATCH, self.inbox.qsize()))]
 
     def _handle(self, pieces: Sequence[Piece]) -> list[Action]:
         actions: list[Action] = []

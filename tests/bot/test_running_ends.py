@@ -52,6 +52,23 @@ async def test_a_verdict_that_was_told_stands_though_its_last_steps_break(
     assert stage.store.holders == {}
 
 
+@pytest.mark.parametrize("crash", [False, True])
+async def test_an_end_asked_for_before_the_order_went_out_comes_before_it(crash: bool) -> None:
+    async with backstage() as stage:
+        stage.outbox.away = True  # the order waits for its thread
+        running = await stage.begin()
+        await asyncio.sleep(1)
+        running.tell(UnwatchAsked(UserId("U9")))
+        if crash:
+            await stage.until(lambda: running.startup.verdict)
+            await stage.crash()
+            await stage.startups.resume()
+        operation = await stage.closed(running)
+    assert operation.verdict == "unwatched"
+    assert stage.host.orders == []
+    assert stage.store.holders == {}
+
+
 async def test_an_order_on_its_way_arrives_before_the_service_is_let_go() -> None:
     async with backstage() as stage:
         running = await stage.begin()
