@@ -88,14 +88,6 @@ def check_redis_url(value: str) -> str:
     return value
 
 
-def _regular_expression(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"is no regular expression ({error}); allowed: Python's `re` syntax") from None
-    return value
-
-
 def _not_empty(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty; allowed: some text")
@@ -115,4 +107,3 @@ PersonText = Annotated[
 VariableText = Annotated[str, _matching(_VARIABLE, "the name of an environment variable")]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 RedisUrl = Annotated[str, AfterValidator(check_redis_url)]
-Pattern = Annotated[str, AfterValidator(_regular_expression)]

@@ -12,7 +12,6 @@ from config.fields import (
     ChannelText,
     Duration,
     HttpUrl,
-    Pattern,
     PersonText,
     RedisUrl,
     ServiceText,
@@ -20,6 +19,7 @@ from config.fields import (
     UnitText,
     VariableText,
 )
+from config.search_pattern import SearchPattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ Phase = Literal[
 VERBS = frozenset(
     {
         "status", "restart", "start", "stop", "watch", "unwatch", "logs", "history", "smoke", "why",
-        "incidents", "ack", "mute", "unmute", "help",
+        "incidents", "ack", "mute", "unmute", "reload", "help",
     }
 )  # fmt: skip
 
@@ -96,7 +96,7 @@ class MonitorSection(Section):
 
 class MarkerSection(Section):
     name: Text
-    pattern: Pattern
+    pattern: SearchPattern
 
 
 class ServiceSection(Section):

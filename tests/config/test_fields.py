@@ -13,7 +13,6 @@ from pydantic import TypeAdapter, ValidationError
 from config.fields import (
     ChannelText,
     HttpUrl,
-    Pattern,
     PersonText,
     RedisUrl,
     ServiceText,
@@ -68,7 +67,6 @@ def test_a_written_duration_reads_back(seconds: int) -> None:
         (RedisUrl, "cluster://a:1,b:2", "localhost:6379"),
         (RedisUrl, "redis://:word@a:1/0", "redis://a:port"),
         (RedisUrl, "rediss://a", "rediss://a:0"),
-        (Pattern, r"DFLASH_\w+", "(["),
     ],
 )
 def test_each_kind_takes_the_good_and_names_what_is_allowed(kind: Any, good: str, bad: str) -> None:
