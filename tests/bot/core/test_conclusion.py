@@ -8,8 +8,8 @@ import pytest
 
 from bot.core.actions import RankTime
 from bot.core.baseline import Usual
-from bot.core.conclusion import conclude, durations_of, finished_reply
 from bot.core.cause import Cause
+from bot.core.conclusion import conclude, durations_of, finished_reply
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role, Verb
 from bot.core.findings import PhaseRecord, RankSpan
 from bot.core.startup import fresh_state
