@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from bot.app import App
 from bot.clock import Clock
+from bot.errors import ConfigurationInvalid
 from bot.practice.host import PracticeHost
 from bot.practice.redis import EmbeddedRedis
 from bot.practice.slack import PracticeSlack
@@ -58,7 +59,10 @@ class PracticeWorkspace:
         redis_url = await redis.start()
         self._people()
         self._stack.push_async_callback(self.slack.stop)
-        await self.slack.start(self._port)
+        try:
+            await self.slack.start(self._port)
+        except (OSError, OverflowError) as error:
+            raise ConfigurationInvalid((f"--port: {self._port} cannot be listened on: {error}",)) from error
         self._stack.push_async_callback(self.host.stop)
         await self.host.start()
         self.redis_url = redis_url

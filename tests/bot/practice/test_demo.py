@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import structlog
 from bot.core.actions import Mark, Progress, Verdict
 from bot.core.events import PhaseId
 from bot.core.render import Message, render_root
+from bot.errors import ConfigurationInvalid
 from bot.practice.demo import FAILED, HEALTHY, STALLED, Demo, Printer
 from bot.practice.scenarios import SCENARIOS
 from bot.practice.slack_state import PostedMessage
@@ -88,6 +90,14 @@ async def test_a_log_asked_for_is_waited_for() -> None:
     status, shown = await play("logs 20")
     assert status == HEALTHY
     assert shown.index("Fetching the last 20 lines") < shown.index("[file] ")
+
+
+async def test_a_port_that_is_taken_or_none_is_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for port in (taken.getsockname()[1], 70_000):
+            demo = Demo(SCENARIOS["healthy"], 100, port=port, say=("status",), show=lambda _: None)
+            with pytest.raises(ConfigurationInvalid, match=f"--port: {port} cannot be listened on"):
+                await demo.run()
 
 
 async def test_without_a_word_it_stays_until_it_is_interrupted() -> None:
