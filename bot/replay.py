@@ -16,19 +16,21 @@ from bot.core.findings import FailureSaid, PhaseBegan, PhaseRecord
 from bot.core.log_times import NOMINAL_YEAR
 from bot.core.phases import Tracker
 from bot.core.picture import Subject, Waterfall, make_waterfall, say_where
+from bot.core.recognition import recognise
 from bot.core.redact import Redactor
 from bot.core.transcript import Transcript
 from bot.core.words import spell_duration
 from bot.core.wrapping import find_wrapping
-from config.engine_file import load_engine, load_engines
+from config.engine_file import AUTO, load_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from config.engine_file import EngineFile
 
 _CHUNK = 1 << 20
 _LOOK = 5000  # lines that may pass before the engine must have shown itself
+_LEAD = 20  # lines more than any other engine has; a saved log can quote another one's
 _NOWHEN = datetime.min.replace(tzinfo=UTC)  # before the log's first time
 _MEMBER = Member("log")
 _EXIT_CODES = {"ready": 0, "failed": 3, "stalled": 4, "starting": 5}
@@ -117,7 +119,7 @@ def replay(stream: BinaryIO, *, engine: str, idle: timedelta | None = None) -> O
     """Read a saved log to its end. `engine`: a name, a path, "auto"; `idle`: the age of its last line."""
     lines = _read_lines(stream)
     head = list(islice(lines, _LOOK))
-    chosen = _recognise(head) if engine == "auto" else load_engine(engine)
+    chosen = recognise(head, lead=_LEAD) if engine == AUTO else load_engine(engine)
     wrapping = find_wrapping(chosen, (line.reading for line in head))
     reading = _Reading(chosen)
     for line in chain(head, lines):
@@ -130,16 +132,6 @@ def _read_lines(stream: BinaryIO) -> Iterator[LogLine]:
     while data := stream.read(_CHUNK):
         yield from transcript.feed(data)
     yield from transcript.close()
-
-
-def _recognise(head: Iterable[LogLine]) -> EngineFile:
-    """The engine whose own lines come most often at the beginning; SGLang when none shows."""
-    engines = load_engines()
-    votes = dict.fromkeys(engines, 0)
-    for line in head:
-        for name, each in engines.items():
-            votes[name] += each.is_recognised(line.reading)
-    return engines[max(votes, key=lambda name: (votes[name], name == "sglang"))]
 
 
 @dataclass(slots=True)

@@ -77,17 +77,24 @@ def _take_old(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
 
 def _take_new(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
     state, at = turn.state, line.at or host_now(turn.state, now)
+    for kept in turn.recognise(line, member=name, at=at):
+        _read(turn, kept.member, kept.line, at=kept.at, now=now)
+    findings = _read(turn, name, line, at=at, now=now)
+    state.lines += not line.partial
+    take_facts(turn, name, read_new_line(state.members[name], line), now)
+    if not turn.is_over and not any(isinstance(each, NoiseRead) for each in findings):
+        _take_reading(turn, name, line, now)
+
+
+def _read(turn: Turn, name: Member, line: LogLine, *, at: datetime, now: datetime) -> tuple[Finding, ...]:
     before = turn.tracker.current()
     findings = turn.tracker.read(line, member=name, at=at)
     phase, role = _place(turn, findings, before)
     if line.origin is not Origin.MANAGER:
         turn.suspects.note(line, findings, phase=phase, role=role)
-    state.lines += not line.partial
     for finding in findings:
         _take_finding(turn, finding, name, at=at, now=now)
-    take_facts(turn, name, read_new_line(state.members[name], line), now)
-    if not turn.is_over and not any(isinstance(each, NoiseRead) for each in findings):
-        _take_reading(turn, name, line, now)
+    return findings
 
 
 def _place(turn: Turn, findings: tuple[Finding, ...], current: tuple[PhaseId, Role]) -> tuple[PhaseId, Role]:

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING
 
 from bot.core.actions import Action, EditRoot, MovedAgain, PostReply, Reply, UploadTail
 from bot.core.conclusion import finished_reply
-from bot.core.diagnosis import Suspects
+from bot.core.diagnosis import Suspects, SuspectsState
 from bot.core.events import PhaseId, Role, Verb
 from bot.core.findings import Finding, PhaseBegan, PhaseEnded
 from bot.core.phases import Tracker
+from bot.core.recognition import Recognition
 from bot.core.startup_state import Plan, Proof, StartupState
 from bot.core.startup_view import Scene, current_phase, host_now, view_of
 from bot.core.words import name_doing
+from config.engine_file import AUTO
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from bot.core.events import LogLine, Member
+    from bot.core.recognition import Kept
     from config.engine_file import EngineFile
 
 
@@ -25,10 +29,11 @@ class Turn:
 
     def __init__(self, plan: Plan, engine: EngineFile, state: StartupState) -> None:
         self.plan = plan
-        self.engine = engine
+        self.recognition = Recognition(state.recognition) if engine.name == AUTO else None
+        self.engine = (self.recognition and self.recognition.engine) or engine
         self.state = state
-        self.tracker = Tracker(engine, ranks=plan.ranks, state=state.tracker)
-        self.suspects = Suspects(state.suspects, engine=engine)
+        self.tracker = Tracker(self.engine, ranks=plan.ranks, state=state.tracker)
+        self.suspects = Suspects(state.suspects, engine=self.engine)
         self.changed = False  # the present should be shown
         self._out: list[Action] = []
 
@@ -63,6 +68,28 @@ class Turn:
     def upload(self, why: str) -> None:
         self.state.sequence += 1
         self.order(UploadTail(self.state.sequence, why))
+
+    # ---- which engine it is -------------------------------------------------------------------------------
+
+    def recognise(self, line: LogLine, *, member: Member, at: datetime) -> tuple[Kept, ...]:
+        """Where no engine is named: once this line tells it, those that came before are to be read anew."""
+        recognition = self.recognition
+        if recognition is None or self.engine.name != AUTO:
+            return ()
+        engine = recognition.feed(line)
+        if engine is None:
+            recognition.keep(line, member=member, at=at)
+            return ()
+        self._take_engine(engine)
+        return recognition.release()
+
+    def _take_engine(self, engine: EngineFile) -> None:
+        """Phases that were begun from outside the log stay; what was suspected is found anew, and better."""
+        state = self.state
+        self.engine, state.suspects = engine, SuspectsState()
+        self.tracker = Tracker(engine, ranks=self.plan.ranks, state=state.tracker)
+        self.suspects = Suspects(state.suspects, engine=engine)
+        self.changed = True
 
     # ---- progress and phases ------------------------------------------------------------------------------
 
@@ -116,3 +143,4 @@ class Turn:
         state.tracker, state.suspects = self.tracker.state, self.suspects.state
         state.fall, state.proof, state.lines = None, Proof(), 0
         state.last_lines.clear()
+        state.recognition.kept.clear()

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 ENVIRON = {"SLACK_BOT_TOKEN": "xoxb-of-the-bot", "SLACK_APP_TOKEN": "xapp-of-the-app"}
 
 
-def test_an_engine_is_named_found_beside_the_configuration_or_sglang_s(tmp_path: Path) -> None:
+def test_an_engine_is_named_found_beside_the_configuration_or_recognised(tmp_path: Path) -> None:
     own = (FOLDER / "sglang.toml").read_text().replace('name = "sglang"', 'name = "mine"', 1)
     (tmp_path / "mine.toml").write_text(own)
     full: dict[str, Any] = {"three": {"engine": "mine.toml"}, "four": {"engine": str(tmp_path / "mine.toml")}}
     configuration = configure("one", "two", "three", "four", two={"engine": "sglang"}, **full)
     engines = load_engines_of(configuration, folder=tmp_path)
-    assert [engine.name for engine in engines.values()] == ["sglang", "sglang", "mine", "mine"]
+    assert [engine.name for engine in engines.values()] == ["auto", "sglang", "mine", "mine"]
 
 
 def test_every_engine_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ ENDINGS = (
     Ending("start limit", _start_limit, "exit status 1", 2),
     Ending("started anew by hand", _started_anew_by_hand, "started anew outside chat", 2),
     Ending("rebooted", _rebooted, "rebooted", 2),
-    Ending("fatal, then nothing", _fatal_and_hanging, "does not survive", 10, 10),
+    Ending("fatal, then nothing", _fatal_and_hanging, "a tensor is missing", 10, 10),
 )
 
 

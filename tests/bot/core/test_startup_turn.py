@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from bot.core.actions import EditRoot, MovedAgain, Noticed, PhaseFinished, PostReply, ProbeNow, UploadTail
-from bot.core.events import PhaseId, Verb
-from bot.core.startup import fresh_state
+from bot.core.actions import (
+    EditRoot,
+    MovedAgain,
+    Noticed,
+    PhaseFinished,
+    PostReply,
+    ProbeNow,
+    UploadTail,
+    Verdict,
+)
+from bot.core.events import LogLine, PhaseId, Verb
+from bot.core.recognition import Recognition
+from bot.core.startup import Startup, fresh_state
 from bot.core.startup_turn import Turn
 from config.engine_file import load_engine
-from tests.support.startup_runs import BEGAN, make_plan
+from tests.support.startup_runs import BEGAN, MEMBER, RUNNING, Run, make_plan
 
 
 def turn_of(verb: Verb = Verb.RESTART) -> Turn:
@@ -89,3 +99,54 @@ def test_a_run_that_is_forgotten_leaves_a_tracker_the_state_knows() -> None:
     assert turn.tracker.phases() == ()
     turn.begin_phase(PhaseId.WEIGHTS, BEGAN, BEGAN)
     assert turn.state.tracker.spans.records[0].phase is PhaseId.WEIGHTS
+
+
+def auto() -> Run:
+    run = Run()
+    run.engine = load_engine("auto")
+    run.startup = Startup(run.plan, run.engine)
+    return run
+
+
+def test_an_engine_nobody_named_is_recognised_and_its_first_lines_are_read_anew() -> None:
+    run = auto()
+    run.start_process()
+    run.say("Init torch distributed begin.", rank="TP0")
+    run.restore()
+    assert run.startup.view(run.now).phase is PhaseId.PROCESS
+    run.say("Init torch distributed begin.", rank="TP1")
+    view = run.startup.view(run.now)
+    assert view.phase is PhaseId.DISTRIBUTED
+    assert [each.rank for each in view.ranks] == ["TP0", "TP1"]
+    run.restore()
+    assert run.startup.view(run.now) == view
+    run.load_weights()
+    run.capture_graphs()
+    run.open_server()
+    run.say_ready()
+    run.wait_for_verdict()
+    assert run.startup.verdict is Verdict.HEALTHY
+    assert not run.startup.state.recognition.kept
+
+
+def test_what_failed_before_the_engine_was_known_is_told_once() -> None:
+    run = auto()
+    run.start_process()
+    run.say("Traceback (most recent call last):", stamped=False)
+    run.say('  File "/opt/engine/x.py", line 1, in load_model', stamped=False)
+    run.say("ModuleNotFoundError: No module named 'sgl_kernel'", stamped=False)
+    run.observe(RUNNING, active="failed", sub="failed", result="exit-code", exec_code=1, exec_status=1)
+    run.wait_for_verdict()
+    assert run.startup.verdict is Verdict.FAILED
+    assert "sgl_kernel" in (run.verdict.cause or "")
+
+
+def test_a_run_that_is_forgotten_leaves_no_lines() -> None:
+    turn = turn_of()
+    turn.engine = load_engine("auto")
+    turn.recognition = Recognition(turn.state.recognition)
+    line = LogLine("hello", "hello")
+    assert turn.recognise(line, member=MEMBER, at=BEGAN) == ()
+    assert len(turn.state.recognition.kept) == 1
+    turn.forget_run()
+    assert turn.state.recognition.kept == []
