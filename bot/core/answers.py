@@ -196,7 +196,8 @@ def _status(view: StatusView) -> list[str]:
     if view.startup is not None and view.startup.verdict is None:
         return [_startup(view.startup, where=where), *_more(view, told=True)]
     up = f" · up {spell_duration(view.uptime)}" if view.uptime is not None else ""
-    model = f" · serves {say_code(view.model)}" if view.model else ""
+    serves = view.model is not None and view.standing is Standing.SERVING
+    model = f" · serves {say_code(view.model or '')}" if serves else ""
     headline = f"{say_name(view.service)} is {_STANDING[view.standing]} on {where}{up}{model}"
     return [headline, *_more(view, told=False)]
 

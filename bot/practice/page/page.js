@@ -98,7 +98,7 @@ function drawFile(file) {
   const preview = element("pre", "preview");
   const details = element(
     "details", "file",
-    element("summary", "", element("b", "", file.title || file.name), element("small", "", ` ${file.name} · ${file.lines} lines · ${size(file.size)}`)),
+    element("summary", "", element("b", "", file.title || file.name), element("small", "", ` ${file.title && file.title !== file.name ? `${file.name} · ` : ""}${file.lines} lines · ${size(file.size)}`)),
     preview,
   );
   details.addEventListener("toggle", async () => {

@@ -142,7 +142,9 @@ LAST = LastStartup(Verb.RESTART, Verdict.HEALTHY, seconds(451), timedelta(hours=
     [
         (STATUS, ["*kimi-k2.5* is *healthy* on llm-two · up 5h · serves `kimi`"]),
         (
-            StatusView(KIMI, (HostName("llm-two"),), Standing.BROKEN, problem="exit code 1", last=LAST),
+            StatusView(
+                KIMI, (HostName("llm-two"),), Standing.BROKEN, model="kimi", problem="exit code 1", last=LAST
+            ),
             [
                 "*kimi-k2.5* is down on llm-two",
                 "exit code 1",
