@@ -12,10 +12,10 @@ from bot.core.account import Account, PastStartup
 from bot.core.actions import Verdict
 from bot.core.events import Verb
 from bot.core.history import make_history
-from bot.core.retrospect import HistoryView, WhyView
+from bot.core.retrospect import HistoryView, WhyView, render_history_root
 from bot.core.startup import Startup
 from bot.ground import Ground
-from bot.messages import name_file
+from bot.messages import answer_root, name_file
 from bot.pictures import history_letter
 from bot.running import ACCOUNT, PLAN, STATE, read_usual
 
@@ -61,17 +61,15 @@ class Accounts:
         history = make_history(view.service, view.startups, usual=view.usual)
         if history is None:
             return
-        letter = await history_letter(
-            history,
-            identity=f"history-{uuid.uuid4().hex}",
-            channel=channel,
-            thread_ts=thread_ts,
-            name=name_file(view.service, view.now, kind="png"),
-            comment=f"Past startups of {view.service}, asked for by <@{by}>:",
-        )
-        if letter is not None:
-            await self.ground.store.enqueue([letter.outgoing], {letter.outgoing.id: letter.content})
-            self.ground.outbox.wake()
+        thread = f"history-{uuid.uuid4().hex}"
+        name = name_file(view.service, view.now, kind="png")
+        letter = await history_letter(history, thread=thread, channel=channel, thread_ts=thread_ts, name=name)
+        if letter is None:
+            return
+        title = render_history_root(view.service, by)
+        root = [] if thread_ts else [answer_root(title, thread=thread, channel=channel)]
+        await self.ground.store.enqueue([*root, letter.outgoing], {letter.outgoing.id: letter.content})
+        self.ground.outbox.wake()
 
     async def _past(self, operation: Operation) -> PastStartup:
         address = await self.ground.store.address(operation.operation)

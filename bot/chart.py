@@ -185,7 +185,7 @@ def _time_axis(axes: Axes, waterfall: Waterfall) -> None:
         return
     ticks = _round_steps(waterfall.seconds, 5)
     axes.set_xticks(ticks, [_spell(tick) for tick in ticks])
-    if ticks[-1] > 0.93 * waterfall.seconds:  # noqa: PLR2004 - else its second half would be cut off
+    if ticks[-1] > 0.93 * waterfall.seconds:
         axes.get_xticklabels()[-1].set_horizontalalignment("right")
     axes.grid(axis="x", color=GRID, linewidth=0.6)
 

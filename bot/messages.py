@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.core.actions import PostReply, StartupView
+    from bot.core.blocks import Message
     from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
     from bot.core.tail import TailFile
 
@@ -89,7 +90,11 @@ def notice_message(sentence: str, *, operation: OperationId, channel: ChannelId)
 
 def logs_root_message(service: ServiceName, *, by: UserId, thread: str, channel: ChannelId) -> Outgoing:
     """What a log hangs under that was asked for outside a thread: a file alone has no place of its own."""
-    message = render_logs_root(service, by)
+    return answer_root(render_logs_root(service, by), thread=thread, channel=channel)
+
+
+def answer_root(message: Message, *, thread: str, channel: ChannelId) -> Outgoing:
+    """The root of a thread that holds one answer."""
     return Outgoing(
         id=f"{thread}:root",
         thread=thread,

@@ -55,20 +55,26 @@ async def waterfall_letter(
 async def history_letter(
     history: History,
     *,
-    identity: str,
+    thread: str,
     channel: ChannelId,
     thread_ts: MessageTs | None,
     name: str,
-    comment: str,
 ) -> Letter | None:
-    """The picture as an answer into a channel or a thread. None: it could not be drawn."""
+    """The picture as an answer, into the thread at `thread_ts` or under a root of its own.
+
+    None: it could not be drawn.
+    """
     content = await _draw(lambda: draw_history(history), name)
     if content is None:
         return None
     note = FileNote(
-        name=name, title=f"{history.title}: past startups", comment=comment, alt=describe_history(history)
+        name=name,
+        title=f"{history.title}: past startups",
+        comment="How long each took, phase by phase; the newest stands at the right.",
+        alt=describe_history(history),
     )
-    return _letter(note, content, identity=identity, thread=identity, channel=channel, thread_ts=thread_ts)
+    identity = f"{thread}:picture"
+    return _letter(note, content, identity=identity, thread=thread, channel=channel, thread_ts=thread_ts)
 
 
 async def _draw(draw: Callable[[], bytes], name: str) -> bytes | None:

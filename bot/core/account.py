@@ -23,15 +23,16 @@ APART_SHARE = 0.1
 class Failure:
     """Why a startup failed. `cause`: one plain sentence; `means`: what stands behind it, where that is known.
 
-    `evidence`: the lines that say so, the best one first.
+    `evidence`: the lines that say so, the best one first. `also`: another failure, apart from it.
     """
 
     cause: str
     phase: PhaseId
     role: Role
     rank: Rank | None = None
-    means: str | None = None
-    advice: str | None = None
+    means: str = ""
+    advice: str = ""
+    also: str = ""
     evidence: tuple[str, ...] = ()
 
 

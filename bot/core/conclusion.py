@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.actions import PhaseFinished, RankTime
 from bot.core.baseline import WHOLE, Usual, phase_key
+from bot.core.cause import Cause
 from bot.core.downfall import is_crash, say_end, say_loop
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role, Verb
 from bot.core.startup_members import name_member
@@ -16,7 +17,6 @@ from bot.core.startup_state import Downfall, Fall, MemberState, Plan, StartupSta
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bot.core.cause import Cause
     from bot.core.findings import PhaseRecord
 
 SHORT = timedelta(seconds=2)  # a phase shorter than this is told in the table alone
@@ -38,7 +38,7 @@ class Conclusion:
     root_error: str | None = None
     rank: Rank | None = None
     advice: str | None = None
-    evidence: tuple[str, ...] = ()
+    found: Cause | None = None  # what the log tells, whole
 
 
 def conclude(
@@ -64,7 +64,7 @@ def conclude(
         root_error=found.evidence[0] if found.evidence else None,
         rank=found.rank if found.rank != MAIN_RANK else None,
         advice=found.counsel or None,
-        evidence=found.evidence,
+        found=found,
     )
 
 

@@ -24,7 +24,7 @@ from bot.core.blocks import (
     section,
     table,
 )
-from bot.core.events import ServiceName
+from bot.core.events import ServiceName, UserId
 from bot.core.words import count, label_phase, name_doing, name_verb_done, spell_duration
 
 if TYPE_CHECKING:
@@ -67,6 +67,12 @@ def render_history(view: HistoryView) -> Message:
         blocks.append(context(f"and {len(view.startups) - len(shown)} older ones, in the picture"))
     spoken = "; ".join(_spoken(each) for each in shown[:5])
     return make_message(f"{told} {spoken}", *blocks)
+
+
+def render_history_root(service: ServiceName, by: UserId) -> Message:
+    """What the picture hangs under, where it was asked for outside a thread."""
+    told = f"Past startups of {say_code(service)}, asked for by {mention(by)}:"
+    return make_message(told, section(told))
 
 
 def _row(startup: PastStartup) -> tuple[Cell, ...]:
@@ -137,6 +143,8 @@ def _explained(failure: Failure | None) -> list[Block]:
         blocks.append(section(f"What it means: {say(failure.means, 1_200)}", 1_300))
     if failure.advice:
         blocks.append(section(f"Try: {say(failure.advice, 1_200)}", 1_300))
+    if failure.also:
+        blocks.append(section(f"Another failure, apart from it: {say(failure.also, 600)}", 700))
     lines = [line for line in failure.evidence if line.strip()]
     if lines:
         blocks.append(preformatted("\n".join(lines[:_MOST_EVIDENCE]), 3_000))

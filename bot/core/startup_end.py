@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -65,15 +66,19 @@ def fail_with(turn: Turn, sentence: str, now: datetime, *, name: Member | None =
 
 def fail(turn: Turn, conclusion: Conclusion, now: datetime) -> None:
     turn.state.failed_phase = phase_key(conclusion.phase, conclusion.role)
-    turn.state.failure = Failure(
-        cause=conclusion.cause,
-        phase=conclusion.phase,
-        role=conclusion.role,
-        rank=conclusion.rank,
-        advice=conclusion.advice,
-        evidence=conclusion.evidence,
-    )
+    turn.state.failure = _failure(conclusion)
     finish(turn, Verdict.FAILED, now, conclusion=conclusion)
+
+
+def _failure(conclusion: Conclusion) -> Failure:
+    """What is remembered of it, for who asks why."""
+    told = Failure(conclusion.cause, conclusion.phase, conclusion.role, conclusion.rank)
+    found = conclusion.found
+    if found is None:
+        return told
+    return replace(
+        told, means=found.means, advice=found.advice, also=found.also or "", evidence=found.evidence
+    )
 
 
 def finish(

@@ -1,0 +1,153 @@
+"""History and why, as one person reads them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.core.account import Account, Failure
+from bot.core.actions import Verdict
+from bot.core.events import PhaseId, Rank, Role, ServiceName, UserId
+from bot.core.retrospect import (
+    MOST_ROWS,
+    HistoryView,
+    WhyView,
+    render_history,
+    render_history_root,
+    render_why,
+)
+from bot.core.terminal import render_terminal
+from bot.core.words import Searched
+from tests.support.slack_messages import assert_sendable
+from tests.support.waterfalls import BEGAN, account, past
+
+if TYPE_CHECKING:
+    from bot.core.blocks import Message
+
+KIMI = ServiceName("kimi-k2.5")
+FAILURE = Failure(
+    cause="Out of GPU memory",
+    phase=PhaseId.WEIGHTS,
+    role=Role.TARGET,
+    rank=Rank("TP3"),
+    means="More was asked for than the GPU has.",
+    advice="Lower the memory fraction.",
+    also="the port was taken",
+    evidence=("torch.OutOfMemoryError: CUDA out of memory.", "  File <loader>.py"),
+)
+
+
+def shown(message: Message) -> str:
+    return render_terminal(message, width=200, names={"U0ALICE": "alice"})
+
+
+def why(failure: Failure | None = FAILURE, *, since: int = 0) -> WhyView:
+    last = past(1, Verdict.FAILED, known=replace(account(good=False), failure=failure))
+    return WhyView(KIMI, last, now=BEGAN, healthy_since=since)
+
+
+def test_history_is_a_table_newest_first_that_leads_to_the_threads() -> None:
+    startups = (past(1), past(2, Verdict.FAILED), past(3, Verdict.UNWATCHED, known=Account()))
+    message = render_history(HistoryView(KIMI, startups, now=BEGAN, usual=timedelta(seconds=460)))
+    assert_sendable(message)
+    lines = shown(message).splitlines()
+    assert lines[0] == "kimi-k2.5: the last 3 startups, newest first. Usual: 7m40s."
+    rows = [" ".join(line.split()) for line in lines[1:]]
+    assert rows == [
+        "Began (UTC) Verdict Took Slowest phase By",
+        "28 May 23:49 healthy 7m31s weights 5m04s (TP5) @alice",
+        "27 May 23:49 failed 3m02s weights 2m39s (TP3) @alice",
+        "26 May 23:49 unwatched 3m10s - @alice",
+    ]
+    assert '"url": "https://practice.slack.example/archives/C1/p1"'.replace('"', "'") in str(message.blocks)
+
+
+def test_the_searched_words_stand_in_the_table_alone() -> None:
+    message = render_history(HistoryView(KIMI, (past(1), past(2, Verdict.FAILED)), now=BEGAN))
+    outside = " ".join(str(block) for block in message.blocks if block["type"] != "table")
+    assert not any(word in outside for word in Searched)
+    told = render_why(why())
+    assert not any(word in f"{told.text}{told.blocks}" for word in Searched)
+
+
+def test_nobody_in_chat_and_no_link_are_said_plainly() -> None:
+    message = render_history(HistoryView(KIMI, (replace(past(link=None), by=None),), now=BEGAN))
+    assert_sendable(message)
+    assert "nobody in chat" in shown(message)
+    assert "url" not in str(message.blocks)
+
+
+def test_a_long_history_shows_the_newest_rows() -> None:
+    message = render_history(HistoryView(KIMI, tuple(past(days) for days in range(1, 31)), now=BEGAN))
+    assert_sendable(message)
+    assert f"and {30 - MOST_ROWS} older ones, in the picture" in shown(message)
+
+
+def test_no_history_is_said() -> None:
+    message = render_history(HistoryView(KIMI, (), now=BEGAN))
+    assert message.text == "No startup of `kimi-k2.5` is on record yet."
+
+
+def test_why_explains_and_leads_to_the_thread() -> None:
+    message = render_why(why(since=2))
+    assert_sendable(message)
+    told = shown(message)
+    for words in (
+        "the restart of 28 May 23:49 UTC (1d ago) went wrong after 3m02s while loading weights, at TP3.",
+        "Out of GPU memory",
+        "What it means: More was asked for than the GPU has.",
+        "Try: Lower the memory fraction.",
+        "Another failure, apart from it: the port was taken",
+        "    torch.OutOfMemoryError: CUDA out of memory.",
+        "restarted by @alice · 2 starts came through since · Its thread (https://practice",
+    ):
+        assert words in told
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        (WhyView(KIMI, None, now=BEGAN), "No startup of kimi-k2.5 on record went wrong."),
+        (WhyView(KIMI, None, now=BEGAN, healthy_since=3), "on record went wrong; 3 starts came through."),
+        (why(None), "Why is not on record"),
+        (why(Failure("the verb was refused", PhaseId.PROCESS, Role.TARGET)), "No line of its log says why"),
+        (why(), "nothing came through since"),
+    ],
+)
+def test_why_is_honest_about_what_is_not_known(view: WhyView, words: str) -> None:
+    assert words in shown(render_why(view)).replace("`", "")
+
+
+def test_the_picture_in_the_channel_says_who_asked() -> None:
+    message = render_history_root(KIMI, UserId("U0ALICE"))
+    assert message.text == "Past startups of `kimi-k2.5`, asked for by <@U0ALICE>:"
+
+
+hostile = st.sampled_from(["<!here>", "```", "x" * 5_000, "\x1b[31m\x00", "*_~", "&lt;", ""]) | st.text()
+
+
+failures = st.builds(
+    Failure,
+    cause=hostile,
+    phase=st.sampled_from(PhaseId),
+    role=st.sampled_from(Role),
+    rank=hostile,
+    means=hostile,
+    advice=hostile,
+    also=hostile,
+    evidence=st.lists(hostile, max_size=12).map(tuple),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(hostile, failures)
+def test_whatever_is_on_record_slack_takes_it(name: str, failure: Failure) -> None:
+    last = past(1, Verdict.FAILED, known=replace(account(good=False), failure=failure), link=name)
+    last = replace(last, by=UserId(name))
+    assert_sendable(render_why(WhyView(ServiceName(name), last, now=BEGAN)))
+    assert_sendable(render_history(HistoryView(ServiceName(name), (last,) * 30, now=BEGAN)))

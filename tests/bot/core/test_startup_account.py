@@ -1,0 +1,102 @@
+"""What a startup leaves behind: an account that is whole, and a waterfall that says how it ended."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bot.core.account import Failure
+from bot.core.actions import Mark, UploadPicture, Verdict
+from bot.core.events import PhaseId, Rank, Role, UnwatchAsked, UserId, Verb
+from bot.core.picture import describe_waterfall
+from tests.support.startup_runs import Run, make_plan
+
+UNIT = "sglang-kimi.service"
+
+
+def loading(**changes: object) -> Run:
+    run = Run(make_plan(**changes))
+    run.start_process()
+    for rank in ("TP0", "TP1"):
+        run.say("Load weight begin. avail mem=78.50 GB", rank=rank)
+    run.wait(20)
+    return run
+
+
+def failed() -> Run:
+    run = loading()
+    run.say("Scheduler hit an exception: Traceback (most recent call last):", rank="TP1", pid=201)
+    run.say('  File "loader.py", line 12, in load', stamped=False, pid=201)
+    run.say("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", stamped=False, pid=201)
+    run.systemd(f"{UNIT}: Main process exited, code=killed, status=9/KILL")
+    run.systemd(f"{UNIT}: Failed with result 'signal'.")
+    run.wait_for_verdict()
+    return run
+
+
+def healthy() -> Run:
+    run = Run(make_plan())
+    run.run_to_ready()
+    run.wait_for_verdict()
+    return run
+
+
+def test_a_healthy_start_leaves_its_times_and_no_failure() -> None:
+    run = healthy()
+    account = run.startup.account(run.now)
+    assert account.failure is None
+    assert account.engine == "sglang"
+    assert account.took == run.verdict.took.total_seconds()
+    assert PhaseId.WEIGHTS in {each.phase for each in account.phases}
+    waterfall = run.startup.waterfall(run.now)
+    assert waterfall is not None
+    assert waterfall.verdict.startswith("healthy after ")
+    assert waterfall.sign == "✓"
+
+
+def test_a_failure_is_remembered_with_its_lines_and_what_to_try() -> None:
+    run = failed()
+    account = run.startup.account(run.now)
+    failure = account.failure
+    assert failure is not None
+    assert (failure.phase, failure.role, failure.rank) == (PhaseId.WEIGHTS, Role.TARGET, Rank("TP1"))
+    assert "CUDA out of memory" in failure.evidence[0]
+    assert failure.cause
+    assert failure.advice
+
+
+def test_a_failed_start_marks_its_phase_and_its_rank() -> None:
+    run = failed()
+    waterfall = run.startup.waterfall(run.now)
+    assert waterfall is not None
+    assert [lane.name for lane in waterfall.lanes if lane.mark is Mark.FAILED] == ["TP1"]
+    assert " in weights" in waterfall.verdict
+    assert describe_waterfall(waterfall).startswith("kimi-k2.5: failed after ")
+
+
+def test_both_are_the_same_after_the_process_died_and_later() -> None:
+    run = failed()
+    before = run.startup.account(run.now), run.startup.waterfall(run.now)
+    run.restore()
+    run.pass_time(3_000)
+    assert (run.startup.account(run.now), run.startup.waterfall(run.now)) == before
+
+
+def test_a_state_of_an_older_version_still_tells_the_sentence() -> None:
+    run = failed()
+    run.startup.state.failure = None
+    failure = run.startup.account(run.now).failure
+    assert failure == Failure(run.startup.state.cause or "", PhaseId.WEIGHTS, Role.TARGET)
+
+
+def test_only_a_start_with_a_verdict_and_a_phase_is_drawn() -> None:
+    left = loading()
+    left.tell(UnwatchAsked(UserId("U0123")))
+    assert left.startup.verdict is Verdict.UNWATCHED
+    assert not left.orders(UploadPicture)
+    refused = Run(make_plan(verb=Verb.STOP, give_up_after=timedelta(seconds=5)))
+    refused.begin()
+    refused.wait_for_verdict()
+    assert refused.startup.verdict is Verdict.FAILED
+    assert not refused.orders(UploadPicture)
+    assert len(failed().orders(UploadPicture)) == 1
+    assert len(healthy().orders(UploadPicture)) == 1
