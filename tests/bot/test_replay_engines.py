@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.replay import Outcome, replay
+
+FILE = Path(__file__).parents[1] / "support" / "engine_logs.toml"
+DATA: dict[str, list[dict[str, Any]]] = tomllib.loads(FILE.read_text(encoding="utf-8"))
+STARTS: dict[str, list[dict[str, str]]] = {each["name"]: each["station"] for each in DATA["start"]}
+HOUR = timedelta(hours=1)
+
+
+def run(log: str, *, engine: str = "auto", idle: timedelta | None = None) -> Outcome:
+    return replay(io.BytesIO(log.encode()), engine=engine, idle=idle)
+
+
+def healthy(name: str, *, until: str = "ready") -> str:
+    """The log of that start up to and with the first station that stands in that phase."""
+    log = ""
+    for station in STARTS[name]:
+        log += station["lines"]
+        if station["phase"] == until:
+            break
+    return log
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_each_engine_is_followed_station_by_station(name: str) -> None:
+    log, (engine, *_) = "", name.split(maxsplit=1)
+    for station in STARTS[name]:
+        log += station["lines"]
+        outcome = run(log)
+        assert outcome.engine == engine
+        assert outcome.phase == station["phase"]
+        assert outcome.state == ("ready" if station["phase"] == "ready" else "starting")
+        assert outcome.cause is None
+        assert outcome.unrecognised <= 1
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_start_that_stands_still_is_stalled_where_it_stands(name: str) -> None:
+    for station in STARTS[name][1:-1]:
+        outcome = run(healthy(name, until=station["phase"]), idle=2 * HOUR)
+        assert (outcome.state, outcome.phase) == ("stalled", station["phase"])
+
+
+def told(log: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(json.dumps(run(log).to_json()))
+    return told
+
+
+@pytest.mark.parametrize(
+    "case", DATA["failure"], ids=lambda case: f"{case['name']}, {case['until']}, {case['cause']}"
+)
+def test_an_engines_failure_is_named(case: dict[str, str]) -> None:
+    outcome = told(healthy(case["name"], until=case["until"]) + case["lines"])
+    assert (outcome["state"], outcome["phase"]) == ("failed", case["phase"])
+    assert outcome["cause"]["id"] == case["cause"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(EngineCore pid=2) INFO 05-29 23:50:01 [shm.py:9] No available shared memory broadcast block found",
+        "/usr/lib/python3.12/resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 1",
+        "(Worker_TP0 pid=3) WARNING 05-29 23:50:02 [op.py:241] Priority not set for op rms_norm",
+        "[W529 23:50:03.1 socket.cpp:1] The client socket has failed to connect to [host]:29500",
+        "kernel: Out of memory: Killed process 9 (java) total-vm:1kB",
+        "kernel: NVRM: Xid (PCI:0000:4e:00): 43, pid=9, name=other",
+    ],
+)
+def test_harmless_alarms_stay_harmless(text: str) -> None:
+    outcome = run(healthy("vllm 0.19", until="graphs") + text + "\n")
+    assert (outcome.state, outcome.phase) == ("starting", "graphs")
