@@ -300,3 +300,82 @@ def test_the_functions_tell_the_phase_of_a_rank_that_kept_silent() -> None:
     cause = accuse(log).cause()
     assert cause is not None
     assert (cause.rank, cause.phase) == ("TP1", PhaseId.WEIGHTS)
+
+
+def test_two_failures_apart_the_first_wins_and_the_second_is_told() -> None:
+    log = loading().scheduler_exception("TP3", OOM)
+    cause = accuse(log.scheduler_exception("TP5", "OSError: [Errno 5] Input/output error: 'x.bin'")).cause()
+    assert cause is not None
+    assert (cause.id, cause.rank) == ("gpu-out-of-memory", "TP3")
+    assert cause.also == "TP5: OSError: [Errno 5] Input/output error: 'x.bin'"
+    assert "Another failure" in cause.counsel
+
+
+@pytest.mark.parametrize(
+    "follow_up",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 GiB. GPU 5 has no more",
+        "RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:4",
+        "RuntimeError: NCCL error: remote process exited or there was a network error",
+        "RuntimeError: something nobody knows",
+        f"RuntimeError: worker said {OOM.partition(': ')[2]}",
+    ],
+)
+def test_what_follows_from_the_first_is_no_second(follow_up: str) -> None:
+    cause = accuse(loading().scheduler_exception("TP3", OOM).scheduler_exception("TP5", follow_up)).cause()
+    assert cause is not None
+    assert cause.also is None
+
+
+def test_an_abort_of_cplusplus_is_told_by_its_reason() -> None:
+    log = loading().bare("terminate called after throwing an instance of 'c10::DistBackendError'")
+    cause = accuse(log.bare("  what():  [Rank 3] NCCL error: unhandled cuda error, version 2.27")).cause()
+    assert cause is not None
+    assert cause.id == "nccl"
+    assert cause.evidence[0].startswith("what():")
+    lonely = accuse(loading().bare("  what():  nothing was thrown"))
+    assert lonely.cause() is None
+
+
+def test_the_kernels_kill_is_the_root_of_what_the_parent_says() -> None:
+    log = loading().say("Rank 3 scheduler is dead. Please check if there are relevant logs.")
+    log.say("Exit code: -9").bare("kernel: Out of memory: Killed process 77 (sglang::schedul) total-vm:1kB")
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.id == "host-out-of-memory"
+    assert "sglang::schedul" in cause.title
+
+
+@pytest.mark.parametrize(
+    ("code", "known", "told"),
+    [
+        (-9, "host-out-of-memory", "OOM"),
+        (-7, "bus-error", "SIGBUS"),
+        (-11, "segfault", "SIGSEGV"),
+        (-6, "abort", "SIGABRT"),
+        (135, "bus-error", "SIGBUS"),
+        (137, "child-killed", "137 (SIGKILL)"),
+        (139, "segfault", "SIGSEGV"),
+        (256, "child-died", "exit status 1"),
+    ],
+)
+def test_an_exit_code_tells_how_a_rank_ended(code: int, known: str, told: str) -> None:
+    log = loading().say("Rank 3 scheduler is dead. Please check if there are relevant logs.")
+    cause = accuse(log.say(f"Exit code: {code}")).cause()
+    assert cause is not None
+    assert cause.id == known
+    assert told in cause.title
+
+
+def test_a_gpu_that_is_gone_is_the_root_of_what_follows() -> None:
+    log = loading().bare("kernel: NVRM: Xid (PCI:0000:4e:00): 79, pid=7, GPU has fallen off the bus.")
+    cause = accuse(log.scheduler_exception("TP3", "RuntimeError: CUDA error: unknown error")).cause()
+    assert cause is not None
+    assert cause.id == "gpu-lost"
+
+
+def test_a_warning_does_not_stand_before_a_failure() -> None:
+    log = loading().say("Health check failed. Server couldn't get a response").scheduler_exception("TP3", OOM)
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.id == "gpu-out-of-memory"

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from bot.replay import Outcome, replay
+from tests.support.journals import Journal, journal
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has no more"
+SYSTEMD = "May 29 23:51:00 llm-two systemd[1]: kimi.service: "
+EXITED = "Main process exited, code="
+
+
+@pytest.mark.parametrize(
+    ("ends", "cause"),
+    [
+        ([f"{EXITED}killed, status=9/KILL", "Failed with result 'signal'."], "own-kill"),
+        ([f"{EXITED}exited, status=3/NOTIMPLEMENTED", "Failed with result 'exit-code'."], "ended-with-error"),
+        ([f"{EXITED}dumped, status=11/SEGV", "Failed with result 'core-dump'."], "segfault"),
+        ([f"{EXITED}dumped, status=6/ABRT", "Failed with result 'core-dump'."], "abort"),
+        ([f"{EXITED}dumped, status=7/BUS", "Failed with result 'core-dump'."], "bus-error"),
+        ([f"{EXITED}exited, status=203/EXEC", "Failed with result 'exit-code'."], "unit-command"),
+        (["A process of this unit has been killed by the OOM killer."], "host-out-of-memory"),
+        ([f"{EXITED}killed, status=9/KILL", "Failed with result 'oom-kill'."], "host-out-of-memory"),
+        (["Failed with result 'timeout'."], "unit-timeout"),
+        (["Failed with result 'watchdog'."], "unit-watchdog"),
+        (["Start request repeated too quickly.", "Failed with result 'start-limit-hit'."], "start-limit"),
+    ],
+)
+def test_systemd_tells_how_it_ended(ends: list[str], cause: str) -> None:
+    log = "\n".join(f"May 29 23:49:00 llm-two sglang[7]: {line}" for line in _loading().lines)
+    outcome = run(log + "\n" + "".join(f"{SYSTEMD}{end}\n" for end in ends))
+    assert (outcome.state, outcome.phase) == ("failed", "weights")
+    assert outcome.cause is not None
+    assert outcome.cause.id == cause
+
+
+def run(log: str) -> Outcome:
+    return replay(io.BytesIO(log.encode()), engine="auto")
+
+
+def _loading() -> Journal:
+    return journal().launched().connected().loading().bars(upto=2)
+
+
+@pytest.mark.parametrize(
+    ("result", "cause"), [("signal", "gpu-out-of-memory"), ("oom-kill", "host-out-of-memory")]
+)
+def test_the_logs_own_root_counts_more_than_all_but_the_oom_killer(result: str, cause: str) -> None:
+    lines = _loading().scheduler_exception("TP3", OOM).sigquit().lines
+    log = "\n".join(f"May 29 23:49:00 llm-two sglang[7]: {line}" for line in lines)
+    outcome = run(f"{log}\n{SYSTEMD}Failed with result '{result}'.\n")
+    assert outcome.cause is not None
+    assert outcome.cause.id == cause
