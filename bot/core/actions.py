@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
+from bot.core.changes import Change
 from bot.core.events import (
     HostName,
     Member,
@@ -19,6 +20,7 @@ from bot.core.events import (
     UserId,
     Verb,
 )
+from bot.core.marker import Hit
 
 
 class Verdict(StrEnum):
@@ -96,10 +98,13 @@ class StartupView:
     ranks: tuple[RankView, ...] = ()
     expected_ranks: int | None = None
     eta: timedelta | None = None  # to ready; None where it is not known
+    eta_span: tuple[timedelta, timedelta] | None = None  # the least and the most it may be
     last_sign: timedelta | None = None  # age of the last sign of life
     usual: timedelta | None = None  # whole start
     usual_phase: timedelta | None = None
     lost: str | None = None  # why the host cannot be seen at present
+    measured: str = ""  # what the hosts measure of this phase: "412 GB of 547 GB read, 1.9 GB/s"
+    share: float | None = None  # how much of the phase that is, where the log shows no bar
     notes: tuple[str, ...] = ()  # evidence, one short plain sentence each
     verdict: Verdict | None = None
     cause: str | None = None  # of a failure, one plain sentence
@@ -131,6 +136,7 @@ class StallReported:
     silent: timedelta  # since the last progress
     patience: timedelta
     in_phase: timedelta
+    longest: timedelta | None = None  # silence of this phase in a healthy start
     progress: Progress | None = None
     lagging: tuple[Rank, ...] = ()  # ranks that have not ended the phase
     ranks: tuple[RankView, ...] = ()
@@ -144,6 +150,28 @@ class MovedAgain:
     role: Role
     silent: timedelta
     sign: str  # what moved: the line, or the evidence
+
+
+@dataclass(frozen=True, slots=True)
+class SmokeUsual:
+    """What the smoke test of this service usually measures."""
+
+    first_token: float | None = None
+    tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetupChanged:
+    """Against the last healthy start, proven at `since`; `stale`: whose unit files systemd has not read."""
+
+    changes: tuple[Change, ...]
+    since: datetime | None = None
+    stale: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerSeen:
+    hit: Hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +189,9 @@ class VerdictReached:
     model: str | None = None
     smoke: SmokeResult | None = None
     by: UserId | None = None  # who ended it, where a person did
+    smoke_usual: SmokeUsual = field(default_factory=SmokeUsual)
+    setup: SetupChanged | None = None  # what a failure's start ran with that the last healthy one did not
+    markers: dict[str, int] = field(default_factory=dict)  # hits that no reply told
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +202,9 @@ class Noticed:
     by: UserId | None = None
 
 
-Reply: TypeAlias = PhaseFinished | StallReported | MovedAgain | VerdictReached | Noticed
+Reply: TypeAlias = (
+    PhaseFinished | StallReported | MovedAgain | SetupChanged | MarkerSeen | VerdictReached | Noticed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +232,14 @@ class UploadTail:
 
 
 @dataclass(frozen=True, slots=True)
+class UploadStacks:
+    """Ask the hosts where each rank's process stands in its code, and post it into the thread as a file."""
+
+    sequence: int
+    processes: dict[Member, dict[Rank, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class UploadPicture:
     """Draw where the time of this start went, and post it into the thread."""
 
@@ -209,6 +250,13 @@ class SendVerb:
 
     member: Member
     verb: Verb
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtSetup:
+    """Ask the member's host what the watched start runs with."""
+
+    member: Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +275,19 @@ class Close:
 
     verdict: Verdict
     durations: dict[str, float] = field(default_factory=dict)  # "weights" or "weights/draft" → seconds
+    silences: dict[str, float] = field(default_factory=dict)  # the longest of each phase, in the same way
+    speeds: dict[str, float] = field(default_factory=dict)  # of the smoke test
 
 
-Action: TypeAlias = EditRoot | PostReply | UploadTail | UploadPicture | SendVerb | ProbeNow | RunSmoke | Close
+Action: TypeAlias = (
+    EditRoot
+    | PostReply
+    | UploadTail
+    | UploadStacks
+    | UploadPicture
+    | SendVerb
+    | LookAtSetup
+    | ProbeNow
+    | RunSmoke
+    | Close
+)

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NewType, TypeAlias
+from typing import TYPE_CHECKING, NewType, TypeAlias
+
+from bot.core.setup import Setup
+
+if TYPE_CHECKING:
+    from bot.core.evidence import Sample  # noqa: TC004 - it is made of the ids below
 
 ServiceName = NewType("ServiceName", str)
 HostName = NewType("HostName", str)
@@ -187,6 +192,22 @@ class UnitObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class EvidenceSampled:
+    """What the member's host measured."""
+
+    member: Member
+    sample: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class SetupSeen:
+    """What the member runs with, as its host told; None where it did not."""
+
+    member: Member
+    setup: Setup | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeAnswered:
     answer: ProbeAnswer
 
@@ -241,6 +262,8 @@ Event: TypeAlias = (
     | VerbUnanswered
     | LineRead
     | UnitObserved
+    | EvidenceSampled
+    | SetupSeen
     | ProbeAnswered
     | SmokeFinished
     | HostLost

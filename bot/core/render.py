@@ -6,6 +6,7 @@ from typing import assert_never
 
 from bot.core.actions import (
     Mark,
+    MarkerSeen,
     MovedAgain,
     Noticed,
     Pace,
@@ -13,11 +14,13 @@ from bot.core.actions import (
     PhaseView,
     RankView,
     Reply,
+    SetupChanged,
     StallReported,
     StartupView,
     Verdict,
     VerdictReached,
 )
+from bot.core.asides import render_aside
 from bot.core.blocks import (
     Block,
     Element,
@@ -52,6 +55,7 @@ from bot.core.words import (
     name_verb_done,
     spell_duration,
     spell_estimate,
+    spell_span,
     spell_usual,
 )
 
@@ -124,19 +128,28 @@ def _present(view: StartupView) -> tuple[str, ...]:
     if view.verdict is not None:
         return (say(view.cause, 900),) if view.cause and view.verdict is Verdict.FAILED else ()
     lost = f"⚠️ {say(view.lost, 300)}" if view.lost else ""
-    return (_progress_line(view), _ranks_line(view), *(say(note, 200) for note in view.notes[:3]), lost)
+    ranks = "; ".join(part for part in (_ranks_line(view), view.measured) if part)
+    return (_progress_line(view), ranks, *(say(note, 200) for note in view.notes[:3]), lost)
 
 
 def _progress_line(view: StartupView) -> str:
     now = _current(view)
     parts = [] if now is None or now.progress is None else [_bar(now)]
-    slower = ", slower than usual" if view.pace is Pace.SLOW else ""
-    usual = "" if view.usual_phase is None else f" (usual {spell_duration(view.usual_phase)}{slower})"
+    if not parts and view.share is not None:
+        parts.append(f"{draw_bar(view.share)} {view.share:.0%} read")
     if _has_begun(now, view):
-        parts.append(f"{spell_duration(view.in_phase)} in this phase{usual}")
+        parts.append(_time_in_phase(view))
     if view.eta is not None and view.pace is not Pace.STALLED:
-        parts.append(f"{spell_estimate(view.eta)} to ready")
+        parts.append(f"{spell_span(*(view.eta_span or (view.eta, view.eta)))} to ready")
     return " · ".join(parts)
+
+
+def _time_in_phase(view: StartupView) -> str:
+    """`3m10s in this phase (usual 5m)`; where it is slow, what counts: `usual 6m10s, now 8m40s`."""
+    spent, usual = spell_duration(view.in_phase), view.usual_phase
+    if usual is not None and view.pace is Pace.SLOW:
+        return f"slower than usual: usual {spell_duration(usual)}, now {spent}"
+    return f"{spent} in this phase" + ("" if usual is None else f" (usual {spell_duration(usual)})")
 
 
 def _has_begun(now: PhaseView | None, view: StartupView) -> bool:
@@ -244,6 +257,8 @@ def render_reply(reply: Reply, view: StartupView) -> Message:
             return render_stall(reply, view)
         case MovedAgain():
             return _moved(reply)
+        case SetupChanged() | MarkerSeen():
+            return render_aside(reply, view)
         case VerdictReached():
             return render_verdict(reply, view)
         case Noticed():

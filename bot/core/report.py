@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.actions import Mark, Verdict
+from bot.core.asides import make_reload_button, say_setup
 from bot.core.blocks import (
     actions,
     button,
@@ -27,6 +28,7 @@ from bot.core.blocks import (
     weigh,
 )
 from bot.core.events import MAIN_RANK, PhaseId, Verb
+from bot.core.smoke import answer_blocks, say_smoke
 from bot.core.words import (
     Searched,
     count,
@@ -42,7 +44,7 @@ from bot.core.words import (
 if TYPE_CHECKING:
     from bot.core.actions import PhaseView, StallReported, StartupView, VerdictReached
     from bot.core.blocks import Block, Element, Message
-    from bot.core.events import Rank, SmokeResult
+    from bot.core.events import Rank
 
 _DIGITS = re.compile(r"\d+")
 KEEP_WAITING = timedelta(minutes=30)  # what one press of the button adds
@@ -53,7 +55,7 @@ def render_stall(reply: StallReported, view: StartupView) -> Message:
     progress = f" at {reply.progress.done:,} of {reply.progress.total:,}" if reply.progress else ""
     told = (
         f"⚠️ *{Searched.STALLED}* in {where}{progress}: no progress for {spell_duration(reply.silent)} "
-        f"(patience here: {spell_duration(reply.patience)}), {spell_duration(reply.in_phase)} in this phase."
+        f"({_patience(reply)}), {spell_duration(reply.in_phase)} in this phase."
     )
     blocks = [section(told, 1_000)]
     evidence = [*(say(line, 300) for line in reply.evidence), _stall_ranks(reply)]
@@ -64,6 +66,13 @@ def render_stall(reply: StallReported, view: StartupView) -> Message:
         blocks.append(preformatted(_last_of(reply.last_lines), 2_500))
     blocks.append(actions(*_stall_buttons(view)))
     return make_message(f"{say_name(view.service)} {told}", *blocks)
+
+
+def _patience(reply: StallReported) -> str:
+    """`patience here: 15m; the longest in a healthy start: 6m20s`."""
+    told = f"patience here: {spell_duration(reply.patience)}"
+    longest = reply.longest
+    return told if not longest else f"{told}; the longest in a healthy start: {spell_duration(longest)}"
 
 
 def _last_of(lines: tuple[str, ...], most: int = 2_400) -> str:
@@ -146,25 +155,19 @@ def _by(reply: VerdictReached) -> str:
 
 def _healthy(reply: VerdictReached, view: StartupView) -> Message:
     serves = f" Serves {say_code(reply.model)}" if reply.model else ""
-    smoke = _smoke(reply.smoke) if reply.smoke is not None else ""
+    smoke = say_smoke(reply.smoke, reply.smoke_usual) if reply.smoke is not None else ""
     rest = "; ".join(part for part in (serves, smoke) if part)
     told = f"*{Searched.HEALTHY}* after {spell_usual(reply.took, reply.usual)}.{f'{rest}.' if rest else ''}"
-    blocks = [section(f"✅ {told}")]
+    blocks = [section(f"✅ {told}{_markers(reply)}"), *answer_blocks(reply.smoke)]
     if reply.phases:
         blocks.append(_durations(reply.phases))
     return make_message(f"{say_name(view.service)} {told}{_spoken_durations(reply.phases)}", *blocks)
 
 
-def _smoke(result: SmokeResult) -> str:
-    """`first token 0.31s, 84 tokens/s; tool call and reasoning parsed`."""
-    numbers = []
-    if result.first_token is not None:
-        numbers.append(f"first token {result.first_token:.2f}s")
-    if result.tokens_per_second is not None:
-        numbers.append(f"{result.tokens_per_second:.0f} tokens/s")
-    fields = {"tool call": result.tool_call, "reasoning": result.reasoning}
-    parsed = join_names(name for name, seen in fields.items() if seen)
-    return "; ".join(part for part in (", ".join(numbers), f"{parsed} parsed" if parsed else "") if part)
+def _markers(reply: VerdictReached) -> str:
+    """What no reply told any more."""
+    left = [f"{say_name(name)} {number:,} more" for name, number in reply.markers.items()]
+    return f"\nMarkers since they were last told: {join_within(left, 600, separator=', ')}." if left else ""
 
 
 def _durations(phases: tuple[PhaseView, ...]) -> Block:
@@ -201,9 +204,12 @@ def _failed(reply: VerdictReached, view: StartupView) -> Message:
         blocks.append(preformatted(_quote(reply.root_error, reply.rank), 2_500))
     if reply.advice:
         blocks.append(section(f"Try: {say(reply.advice, 1_200)}", 1_300))
+    if reply.setup is not None and (changed := say_setup(reply.setup, view)):
+        blocks.append(section(f"{changed}{_markers(reply)}"))
     if reply.phases:
         blocks.append(_durations(reply.phases))
-    blocks.append(actions(make_verb_button(Verb.RESTART, view), _logs_button(view)))
+    reload = (make_reload_button(view),) if reply.setup is not None and reply.setup.stale else ()
+    blocks.append(actions(make_verb_button(Verb.RESTART, view), *reload, _logs_button(view)))
     return make_message(f"{say_name(view.service)} {told}", *blocks)
 
 

@@ -19,6 +19,8 @@ A startup has one life line per member (a unit on a host) and one proof for the 
   the story may come (the first root error, systemd's result, a crash behind a failed smoke test), less when
   systemd has said how the unit ended. Then: failed. What proves at once that nothing can come of it (a verb
   refused, a unit masked, the wrong model) does not wait.
+* **Evidence.** See `trace` and `startup_evidence`. Samples of the hosts show progress that the log does not,
+  excuse silence for a while, and tell of a rank that vanished.
 * **Patience.** See `patience` and `startup_waits`. Silence is counted by our clock at arrival and stands
   still while a host is out of sight. A stall is told once, its end too. `give_up_after` ends the watch as
   failed; the service is left alone.
@@ -37,12 +39,14 @@ from bot.core.actions import Action, Noticed, RunSmoke, SendVerb, StartupView, V
 from bot.core.diagnosis import SuspectsState
 from bot.core.events import (
     Event,
+    EvidenceSampled,
     HostLost,
     HostRestored,
     LineRead,
     Member,
     PatienceExtended,
     ProbeAnswered,
+    SetupSeen,
     SmokeFinished,
     Superseded,
     Ticked,
@@ -57,9 +61,12 @@ from bot.core.patience import Silence
 from bot.core.phases import TrackerState
 from bot.core.startup_account import account_startup, picture_startup
 from bot.core.startup_end import check_fall, fail_with, finish, order_end
+from bot.core.startup_evidence import check_ranks, check_slowness, take_sample
 from bot.core.startup_lines import take_facts, take_line
+from bot.core.startup_markers import check_markers
 from bot.core.startup_members import read_unit
 from bot.core.startup_proof import check_ready, probe, take_answer, take_smoke
+from bot.core.startup_setup import ask_again, check_setup, setups_to_keep, take_setup
 from bot.core.startup_state import MemberState, Plan, Sent, StartupState
 from bot.core.startup_turn import Turn
 from bot.core.startup_view import host_of, unit_of, view_of
@@ -69,9 +76,23 @@ from bot.core.words import spell_duration
 if TYPE_CHECKING:
     from bot.core.account import Account
     from bot.core.picture import Waterfall
+    from bot.core.setup import Setup
     from config.engine_file import EngineFile
 
 CATCHING_UP = timedelta(minutes=2)  # after a resume: what was written meanwhile is read before it is judged
+
+_CHECKS = (
+    check_setup,
+    check_markers,
+    check_ranks,
+    check_fall,
+    check_ready,
+    check_verb,
+    check_limit,
+    check_slowness,
+    check_silence,
+    check_sight,
+)
 
 
 class Startup:
@@ -100,6 +121,10 @@ class Startup:
         """Where the time went, to be drawn; None before the first phase."""
         return picture_startup(self._turn.scene(now))
 
+    def setups(self) -> dict[Member, Setup]:
+        """What the next start is to be compared with, once this one is healthy."""
+        return setups_to_keep(self.plan, self.state)
+
     def begin(self, now: datetime) -> list[Action]:
         """The root message, then the verb, once for each member; a watch asks the engine instead."""
         turn = self._turn
@@ -125,6 +150,7 @@ class Startup:
             order_end(turn, now)
             return turn.close(now)
         turn.state.silence.bear(now + CATCHING_UP)
+        turn.state.silence.unsure = True
         for name, member in turn.state.members.items():
             if member.sent is Sent.UNDERWAY:
                 self._take_unanswered(name, "kimi was restarted before the answer came", now)
@@ -133,6 +159,7 @@ class Startup:
             probe(turn, now)
         if turn.state.proof.smoke_asked is not None and turn.state.proof.smoke is None:
             turn.order(RunSmoke())
+        ask_again(turn)
         turn.changed = True
         return turn.close(now)
 
@@ -154,6 +181,8 @@ class Startup:
             case UnitObserved():
                 member = turn.state.members[event.member]
                 take_facts(turn, event.member, read_unit(self.plan, member, event, now), now)
+            case EvidenceSampled() | SetupSeen():
+                self._take_look(event, now)
             case ProbeAnswered():
                 take_answer(turn, event.answer, now)
             case SmokeFinished():
@@ -168,6 +197,13 @@ class Startup:
                 self._take_word(event, now)
             case _:
                 assert_never(event)
+
+    def _take_look(self, event: EvidenceSampled | SetupSeen, now: datetime) -> None:
+        """What was seen on a host."""
+        if isinstance(event, SetupSeen):
+            take_setup(self._turn, event)
+        else:
+            take_sample(self._turn, event.member, event.sample, now)
 
     def _take_word(self, event: PatienceExtended | UnwatchAsked | Superseded, now: datetime) -> None:
         """What a person said."""
@@ -228,7 +264,7 @@ class Startup:
 
     def _look_again(self, now: datetime) -> None:
         turn = self._turn
-        for check in (check_fall, check_ready, check_verb, check_limit, check_silence, check_sight):
+        for check in _CHECKS:
             if not turn.is_over:
                 check(turn, now)
 

@@ -7,12 +7,16 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.account import Failure
-from bot.core.actions import Close, UploadPicture, UploadTail, Verdict, VerdictReached
+from bot.core.actions import Close, SetupChanged, UploadPicture, UploadTail, Verdict, VerdictReached
 from bot.core.baseline import phase_key
 from bot.core.conclusion import Conclusion, conclude, durations_of
 from bot.core.events import Member, Verb
+from bot.core.smoke import speeds_of, usual_of
 from bot.core.startup_account import has_picture
+from bot.core.startup_kernel import killed_cause
+from bot.core.startup_markers import say_last
 from bot.core.startup_members import Fell, name_member
+from bot.core.startup_setup import changes_of, stale_members
 from bot.core.startup_state import Downfall, Fall
 from bot.core.startup_view import elapsed, phases_of
 
@@ -48,7 +52,7 @@ def check_fall(turn: Turn, now: datetime) -> None:
     if not early and now - fall.since < wait:
         return
     likely = turn.suspects.is_proven or turn.suspects.is_likely
-    found = turn.suspects.cause() if likely else None
+    found = killed_cause(turn, fall.member) or (turn.suspects.cause() if likely else None)
     fail(turn, conclude(turn.plan, turn.state, fall=fall, found=found, current=turn.current(now)), now)
 
 
@@ -91,6 +95,7 @@ def finish(
 ) -> None:
     """The verdict, said once; a failure goes to the channel too, with the whole log."""
     state, failed = turn.state, verdict is Verdict.FAILED
+    say_last(turn, now)
     if verdict in {Verdict.HEALTHY, Verdict.STOPPED}:
         turn.close_phases(now)
     conclusion = conclusion or Conclusion("", *turn.current(now))
@@ -110,7 +115,7 @@ def order_end(turn: Turn, now: datetime) -> None:
         turn.order(UploadTail(state.sequence, "The whole log of this start."))
     if has_picture(state, turn.plan.verb):
         turn.order(UploadPicture())
-    turn.order(Close(state.verdict, _durations(turn, now)))
+    turn.order(Close(state.verdict, _durations(turn, now), _silences(turn), _speeds(turn)))
 
 
 def _verdict_reply(turn: Turn, conclusion: Conclusion, now: datetime, *, by: UserId | None) -> VerdictReached:
@@ -129,10 +134,28 @@ def _verdict_reply(turn: Turn, conclusion: Conclusion, now: datetime, *, by: Use
         model=plan.model if state.verdict is Verdict.HEALTHY else None,
         smoke=state.proof.smoke,
         by=by,
+        smoke_usual=usual_of(plan.usual),
+        setup=_setup(turn) if state.verdict is Verdict.FAILED else None,
+        markers=turn.markers.untold(),
     )
+
+
+def _setup(turn: Turn) -> SetupChanged | None:
+    changes, stale = changes_of(turn.plan, turn.state), stale_members(turn.state)
+    last = turn.plan.last
+    return SetupChanged(changes, last.at if last else None, stale) if changes or stale else None
+
+
+def _speeds(turn: Turn) -> dict[str, float]:
+    return speeds_of(turn.state.proof.smoke) if turn.state.verdict is Verdict.HEALTHY else {}
 
 
 def _durations(turn: Turn, now: datetime) -> dict[str, float]:
     if turn.state.verdict is not Verdict.HEALTHY:
         return {}
     return durations_of(turn.plan, turn.tracker.phases(), took=elapsed(turn.scene(now)))
+
+
+def _silences(turn: Turn) -> dict[str, float]:
+    """How long each phase of a healthy start was silent, at most."""
+    return dict(turn.state.silence.longest) if turn.state.verdict is Verdict.HEALTHY else {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from bot.core.actions import Noticed, Verdict
 from bot.core.baseline import phase_key
 from bot.core.events import LogLine, Member, Origin, PhaseId, Role
+from bot.core.evidence import read_model_path
 from bot.core.findings import (
     FailureSaid,
     Finding,
@@ -18,6 +19,8 @@ from bot.core.findings import (
 )
 from bot.core.ranks import read_parts, read_rank
 from bot.core.startup_end import fail_with, finish, take_fall
+from bot.core.startup_kernel import take_kernel
+from bot.core.startup_markers import read_marker
 from bot.core.startup_members import (
     Fact,
     Fell,
@@ -34,6 +37,7 @@ from bot.core.startup_members import (
     whose,
 )
 from bot.core.startup_proof import take_ready
+from bot.core.startup_setup import read_setup
 from bot.core.startup_state import Downfall, Sent
 from bot.core.startup_view import host_now
 from bot.core.words import name_doing
@@ -52,6 +56,10 @@ _LINE_LENGTH = 300
 
 def take_line(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
     member = turn.state.members[name]
+    if line.origin is Origin.KERNEL:
+        if fell := take_kernel(turn, name, line, now):
+            take_fall(turn, fell, name=name, now=now)
+        return
     learn_offset(turn.plan, member, line, now)
     belongs = whose(turn.plan, member, line)
     if belongs is Whose.FIRST:
@@ -77,6 +85,9 @@ def _take_old(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
 
 def _take_new(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
     state, at = turn.state, line.at or host_now(turn.state, now)
+    read_setup(turn, name, line)
+    read_marker(turn, line, now)
+    state.weights = state.weights or read_model_path(line.reading)
     for kept in turn.recognise(line, member=name, at=at):
         _read(turn, kept.member, kept.line, at=kept.at, now=now)
     findings = _read(turn, name, line, at=at, now=now)

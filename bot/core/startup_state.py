@@ -9,6 +9,7 @@ from enum import StrEnum
 from bot.core.account import Failure
 from bot.core.actions import Verdict
 from bot.core.baseline import Usual
+from bot.core.changes import LastHealthy
 from bot.core.diagnosis import SuspectsState
 from bot.core.events import (
     InvocationId,
@@ -22,9 +23,12 @@ from bot.core.events import (
     UserId,
     Verb,
 )
+from bot.core.marker import Marker, MarkerState
 from bot.core.patience import Silence
 from bot.core.phases import TrackerState
 from bot.core.recognition import RecognitionState
+from bot.core.setup import Setup
+from bot.core.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class Plan:
     smoke: bool = True
     usual: Usual = field(default_factory=Usual)
     before: dict[Member, InvocationId | None] = field(default_factory=dict)
+    last: LastHealthy | None = None  # what this start's setup is compared with
+    markers: tuple[Marker, ...] = ()
 
 
 class Sent(StrEnum):
@@ -66,6 +72,7 @@ class Downfall(StrEnum):
     """How a startup goes wrong, weakest evidence first: a later kind takes the place of an earlier."""
 
     SMOKE = "smoke"  # the smoke test failed; the unit may turn out to have died of it
+    VANISHED = "vanished"  # a rank's process is gone while the others live on
     FATAL = "fatal"  # the log says something the engine does not survive
     REPLACED = "replaced"  # another start of the unit took the place of the one that was watched
     DOWN = "down"  # the unit ended
@@ -108,6 +115,7 @@ class MemberState:
     offset: timedelta | None = None  # our clock minus the host's, latency included
     marked: UnitState | None = None  # as it was at the last progress, to tell what moved since
     marked_at: datetime | None = None
+    trace: Trace = field(default_factory=Trace)  # what its host measured
     chosen: list[int] = field(default_factory=list)  # processes of the unit that the OOM killer picked
     spared: list[int] = field(default_factory=list)  # those of others
     killed: list[str] = field(default_factory=list)  # the kernel's lines about that, the best one first
@@ -132,6 +140,17 @@ class Proof:
 
 
 @dataclass(slots=True)
+class SetupState:
+    """What the watched start runs with, as far as it was asked and told."""
+
+    asked: list[Member] = field(default_factory=list)
+    answered: list[Member] = field(default_factory=list)
+    since: datetime | None = None  # when the first was asked
+    seen: dict[Member, Setup] = field(default_factory=dict)
+    told: bool = False  # what changed was told, or there was nothing to tell
+
+
+@dataclass(slots=True)
 class StartupState:
     tracker: TrackerState
     suspects: SuspectsState
@@ -144,8 +163,12 @@ class StartupState:
     lines: int = 0  # of the watched start
     last_lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    slow: list[str] = field(default_factory=list)  # keys of phases whose slowness was told
+    weights: str | None = None  # the folder of the weights on the hosts
     verdict: Verdict | None = None
     ended: datetime | None = None
     failed_phase: str | None = None  # key of the phase it failed in
     cause: str | None = None
     failure: Failure | None = None
+    setup: SetupState = field(default_factory=SetupState)
+    markers: MarkerState = field(default_factory=MarkerState)

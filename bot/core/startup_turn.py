@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.core.actions import Action, EditRoot, MovedAgain, PostReply, Reply, UploadTail
+from bot.core.baseline import phase_key
 from bot.core.conclusion import finished_reply
 from bot.core.diagnosis import Suspects, SuspectsState
 from bot.core.events import PhaseId, Role, Verb
 from bot.core.findings import Finding, PhaseBegan, PhaseEnded
+from bot.core.marker import Markers, MarkerState
 from bot.core.phases import Tracker
 from bot.core.recognition import Recognition
-from bot.core.startup_state import Plan, Proof, StartupState
+from bot.core.startup_state import Plan, Proof, SetupState, StartupState
 from bot.core.startup_view import Scene, current_phase, host_now, view_of
 from bot.core.words import name_doing
 from config.engine_file import AUTO
@@ -34,6 +36,7 @@ class Turn:
         self.state = state
         self.tracker = Tracker(self.engine, ranks=plan.ranks, state=state.tracker)
         self.suspects = Suspects(state.suspects, engine=self.engine)
+        self.markers = Markers(plan.markers, state.markers)
         self.changed = False  # the present should be shown
         self._out: list[Action] = []
 
@@ -98,8 +101,10 @@ class Turn:
         silence = self.state.silence
         told = silence.told
         silent = silence.break_off(now)
+        silence.key = phase_key(*self.current(now))
         for member in self.state.members.values():
             member.marked, member.marked_at = member.unit, member.unit_at
+            member.trace.mark()
         if told:
             self.say(MovedAgain(*self.current(now), silent, sign))
 
@@ -143,4 +148,6 @@ class Turn:
         state.tracker, state.suspects = self.tracker.state, self.suspects.state
         state.fall, state.proof, state.lines = None, Proof(), 0
         state.last_lines.clear()
+        state.setup, state.markers = SetupState(), MarkerState()
+        self.markers = Markers(self.plan.markers, state.markers)
         state.recognition.kept.clear()

@@ -12,6 +12,7 @@ from bot.core.actions import (
     Action,
     Close,
     EditRoot,
+    LookAtSetup,
     PostReply,
     ProbeNow,
     Reply,
@@ -30,6 +31,7 @@ from bot.core.events import (
     ProbeAnswer,
     ProbeAnswered,
     ServiceName,
+    SetupSeen,
     SmokeFinished,
     SmokeResult,
     Ticked,
@@ -39,6 +41,7 @@ from bot.core.events import (
     Verb,
     VerbSent,
 )
+from bot.core.setup import Setup
 from bot.core.startup import Startup
 from bot.core.startup_state import Plan, StartupState
 from config.engine_file import load_engine
@@ -92,6 +95,7 @@ class Run:
     unit: UnitState | None = None  # what each observation says; None: nobody looks
     answer: ProbeAnswer | None = None  # what each ordered probe brings; None: no answer comes
     smoke: SmokeResult | None = PASSED
+    setup: Setup | None = field(default_factory=Setup)  # what is seen where it is looked for
     skew: timedelta = timedelta()  # the host's clock minus ours
     observe_every: int = 3
     rewritten: bool = False  # save and restore the state before each event
@@ -127,6 +131,8 @@ class Run:
                 self.tell(ProbeAnswered(self.answer))
             elif isinstance(action, RunSmoke) and self.smoke is not None:
                 self.tell(SmokeFinished(self.smoke))
+            elif isinstance(action, LookAtSetup):
+                self.tell(SetupSeen(action.member, self.setup))
         return actions
 
     # ---- the world ----------------------------------------------------------------------------------------

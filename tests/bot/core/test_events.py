@@ -23,6 +23,7 @@ from bot.core.events import (
     PhaseId,
     ProbeAnswer,
     ProbeAnswered,
+    SetupSeen,
     SmokeFinished,
     SmokeResult,
     Superseded,
@@ -36,6 +37,7 @@ from bot.core.events import (
     VerbSent,
     VerbUnanswered,
 )
+from bot.core.setup import Setup
 from config.services import Phase
 
 AT = datetime(2026, 5, 29, 23, 49, tzinfo=UTC)
@@ -49,6 +51,7 @@ EXAMPLES: tuple[Event, ...] = (
     VerbUnanswered(ONE, "lost"),
     LineRead(ONE, replace(LINE, origin=Origin.MANAGER, fields={"N_RESTARTS": "2"})),
     UnitObserved(ONE, UNIT, boot="b0" * 16),
+    SetupSeen(ONE, Setup(("python", "--tp", "8"), {"A": "1"}, (), stale=True, versions={"sglang": "1"})),
     ProbeAnswered(ProbeAnswer(200, ("kimi",), 200, listener=True)),
     SmokeFinished(SmokeResult(passed=False, error="empty", tool_call=False)),
     HostLost(ONE, "gone"),

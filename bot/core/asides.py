@@ -1,0 +1,90 @@
+"""Replies beside the phases: what changed since the last healthy start, and the markers that were seen."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from bot.core.actions import MarkerSeen, SetupChanged
+from bot.core.blocks import (
+    actions,
+    button,
+    confirm,
+    fit,
+    join_within,
+    make_message,
+    pack_subject,
+    preformatted,
+    say_code,
+    say_name,
+    section,
+)
+from bot.core.changes import spell_change
+from bot.core.words import count
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.actions import StartupView
+    from bot.core.blocks import Element, Message
+    from bot.core.changes import Change
+    from bot.core.events import Member
+
+_FEW = 2  # changes that stand in one line
+_MOST = 2_200  # bytes of them all
+
+
+def render_aside(reply: SetupChanged | MarkerSeen, view: StartupView) -> Message:
+    return render_setup(reply, view) if isinstance(reply, SetupChanged) else render_marker(reply)
+
+
+def render_setup(reply: SetupChanged, view: StartupView) -> Message:
+    told = say_setup(reply, view)
+    buttons = (actions(make_reload_button(view)),) if reply.stale else ()
+    return make_message(told, section(told), *buttons)
+
+
+def say_setup(reply: SetupChanged, view: StartupView) -> str:
+    told = say_changes(reply.changes, reply.since)
+    stale = say_stale(reply.stale, several=len(view.hosts) > 1)
+    return "\n".join(line for line in (told, stale) if line)
+
+
+def say_changes(changes: tuple[Change, ...], since: datetime | None) -> str:
+    """`Changed since the last good start (yesterday 18:02): …`; the few in one line, more as a list."""
+    if not changes:
+        return ""
+    when = f" ({say_time(since)})" if since is not None else ""
+    told = [say_code(spell_change(change)) for change in changes]
+    head = f"Changed since the last good start{when}:"
+    if len(told) <= _FEW:
+        return f"{head} {join_within(told, _MOST, separator=', ')}."
+    return f"{head}\n{join_within([f'• {each}' for each in told], _MOST, separator=chr(10))}"
+
+
+def say_time(at: datetime) -> str:
+    """In each reader's own zone, `yesterday` where it was."""
+    fallback = f"{at.astimezone(UTC):%d %b %H:%M} UTC"
+    return f"<!date^{int(at.timestamp())}^{{date_short_pretty}} {{time}}|{fallback}>"
+
+
+def say_stale(stale: tuple[Member, ...], *, several: bool) -> str:
+    if not stale:
+        return ""
+    where = f" ({', '.join(map(say_code, stale))})" if several else ""
+    return f"Unit file changed on disk{where}: daemon-reload needed; this start runs with the old one."
+
+
+def make_reload_button(view: StartupView) -> Element:
+    dialogue = confirm(
+        "Reload units?", "systemd reads its unit files anew. Nothing is started or stopped by it.", "Reload"
+    )
+    return button("Reload units", "reload", pack_subject(view.operation, view.service), confirm=dialogue)
+
+
+def render_marker(reply: MarkerSeen) -> Message:
+    hit = reply.hit
+    others = f", and {count(hit.others, 'line')} more since the last time it was told" if hit.others else ""
+    told = f"{say_name(hit.name)} seen{others}:"
+    shown = "\n".join(fit(line, 1_200, escaped=False) for line in hit.lines)
+    return make_message(told, section(told, 600), preformatted(shown, 5_000))
