@@ -48,6 +48,7 @@ class Ground:
                 member=Member(f"{unit.host}/{unit.unit}"),
                 unit=UnitName(unit.unit),
                 scope=section.scope,
+                log_file=section.log_file,
                 host=self.hosts[HostName(unit.host)],
             )
             for unit in section.units

@@ -25,6 +25,7 @@ from bot.core.events import (
     UnitObserved,
 )
 from bot.core.journal import Decoder, Position
+from bot.core.log_file import FilePosition
 from bot.errors import HostError, HostUnreachable
 
 if TYPE_CHECKING:
@@ -36,16 +37,21 @@ log = structlog.get_logger()
 _FIRST_RETRY = 0.5  # real seconds; doubled up to the longest
 _LONGEST_RETRY = 15.0
 _STEADY = 1.0  # real seconds a journal must be followed before a lost link counts as restored
+KERNEL, LOG_FILE, LOG_START = "#kernel", "#log", "#log-start"  # places of a member beside its journal's
 _RING = 5000  # lines kept for a tail when the host cannot be asked for it
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Events of one source, and where its journal stands after them: saved together or not at all."""
+    """Events of one source, and where its journal stands after them: saved together or not at all.
+
+    `stream`: which of the member's streams, where it is not its journal.
+    """
 
     events: tuple[Event, ...]
     member: Member | None = None
-    position: Position | None = None
+    position: Position | FilePosition | None = None
+    stream: str = ""
     fault: Exception | None = None  # of our own: the source broke and brings nothing more
 
 
@@ -63,7 +69,12 @@ class Link:
     position: Position | None = None
     invocation: InvocationId | None = None  # followed alone where there is no position
     ring: deque[LogLine] = field(default_factory=lambda: deque(maxlen=_RING))
+    log_file: str | None = None  # where the unit writes instead of to the journal
+    kernel: Position | None = None
+    log: FilePosition | None = None
+    log_start: FilePosition | None = None  # where the file ended when the order was given
     lost: bool = False
+    log_lost: bool = False
     following_since: float | None = None  # the loop's time at which the present attempt began
 
 
@@ -107,9 +118,11 @@ async def _tell_lost(link: Link, inbox: Inbox, *, error: HostError) -> None:
 
 
 async def _tell_restored(link: Link, inbox: Inbox) -> None:
+    """The host is in sight; a log file that cannot be read keeps the member out of it all the same."""
     if link.lost:
         link.lost = False
-        await inbox.put(Piece((HostRestored(link.member),)))
+        if not link.log_lost:
+            await inbox.put(Piece((HostRestored(link.member),)))
 
 
 async def _deliver(link: Link, inbox: Inbox, *, decoder: Decoder, data: bytes) -> None:

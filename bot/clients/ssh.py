@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.clients import ssh_errors, ssh_journal, ssh_listener
+from bot.clients import ssh_errors, ssh_journal, ssh_listener, ssh_log_file
+from bot.clients.ssh_evidence import Sampler
 from bot.clients.ssh_link import Finished, Link
 from bot.clients.ssh_tunnel import Tunnels
 from bot.core.events import Cursor, HostName, InvocationId, UnitName, UnitState, Verb
@@ -13,10 +14,12 @@ from bot.errors import HostError, HostUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
-    from datetime import timedelta
+    from datetime import datetime, timedelta
     from pathlib import Path
 
+    from bot.core.evidence import Sample
     from bot.core.journal import Position
+    from bot.core.log_file import FilePosition
     from config.services import HostSection
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -49,6 +52,7 @@ class Host:
             keepalive=keepalive,
         )
         self._tunnels = Tunnels(self._link)
+        self._sampler = Sampler(self._link.run)
 
     async def change(self, unit: UnitName, verb: Verb, *, scope: str) -> None:
         """Tell systemd once; that it accepted is all this says, what comes of it `show` tells.
@@ -90,6 +94,18 @@ class Host:
             raise ssh_errors.show_failure(finished.complaint, name=self.name, unit=unit, section=self.section)
         return finished.out
 
+    async def sample(self, unit: UnitName, *, scope: str, at: datetime, model: str | None = None) -> Sample:
+        """What the host measures of the unit now, `at` by our clock; `model`: the folder of its weights.
+
+        What the host refuses is missing in it and is no error.
+        """
+        self._check(unit)
+        return await self._sampler.sample(_systemctl(scope), unit, at=at, model=model)
+
+    async def dump_stack(self, pid: int) -> str | None:
+        """Where the process stands in its code; None where the host does not tell."""
+        return await self._sampler.dump_stack(pid, sudo=self.section.sudo)
+
     async def journal_end(self, *, scope: str) -> Cursor | None:
         """Where the journal ends now; None while it is empty."""
         return await ssh_journal.read_end(self._link, scope=scope)
@@ -127,6 +143,26 @@ class Host:
             unit, scope=scope, invocation=invocation, since=since, lines=lines
         )
         return ssh_journal.read(self._link, arguments, scope=scope)
+
+    def follow_kernel(self, *, position: Position | None = None) -> AsyncGenerator[bytes, None]:
+        """As `follow_journal`, of what the kernel says; without a position the last it said first."""
+        arguments = ssh_journal.kernel_arguments(position=position)
+        return ssh_journal.follow(self._link, arguments, scope="system")
+
+    async def log_end(self, path: str) -> FilePosition:
+        """Where a log file ends now."""
+        return await ssh_log_file.read_end(self._link, path)
+
+    def follow_log(self, path: str, *, position: FilePosition) -> AsyncGenerator[bytes, None]:
+        """Frames of a log file (see `core.log_file`) from `position` on, through rotation and truncation.
+
+        Ends with an error only. Closing it ends the remote process.
+        """
+        return ssh_log_file.stream(self._link, path, position, ssh_log_file.FOLLOW)
+
+    def read_log(self, path: str, *, position: FilePosition) -> AsyncGenerator[bytes, None]:
+        """As `follow_log`, of what is there."""
+        return ssh_log_file.stream(self._link, path, position, ssh_log_file.ONCE)
 
     async def boot_id(self) -> str:
         """32 hex digits, new at each boot; the journal's `_BOOT_ID` is the same."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _CHUNK = 64 << 10
 _COMPLAINT_LIMIT = 4096
 _END_SECONDS = 5.0  # for a remote journalctl to end when it was told to
+_KERNEL_LINES = 200  # where nothing tells since when
 _NOTHING = b"-- No entries --"
 
 # --all: without it fields over 4096 bytes come out as null. `-n all`: systemd 252 shows no more than ten old
@@ -55,6 +56,13 @@ def follow_arguments(
     if invocation is not None:
         return (*_JSON, "-f", "-n", "all", *match_invocation(invocation, scope=scope))
     return (*_JSON, "-f", "-n", "0", *match_unit(unit, scope=scope))
+
+
+def kernel_arguments(*, position: Position | None) -> tuple[str, ...]:
+    """What the kernel says from a position on, else the last it said and what comes."""
+    if position is not None and position.cursor:
+        return (*_JSON, "-k", "-f", "-n", "all", f"--cursor={position.cursor}")
+    return (*_JSON, "-k", "-f", "-n", str(_KERNEL_LINES))
 
 
 def read_arguments(

@@ -70,7 +70,7 @@ def conclude(
 
 def _is_host_word(member: MemberState, fall: Fall) -> bool:
     stopped = member.stopping and fall.kind is not Downfall.FATAL
-    return member.result == "oom-kill" or stopped
+    return (member.result == "oom-kill" and not member.killed) or stopped
 
 
 def _sentence(fall: Fall, member: MemberState | None, found: Cause | None) -> str:
@@ -78,6 +78,8 @@ def _sentence(fall: Fall, member: MemberState | None, found: Cause | None) -> st
         return fall.sentence
     if found is not None and found.id != _NO_CAUSE:
         return found.title
+    if fall.kind is Downfall.VANISHED:
+        return fall.sentence
     if member is None or (fall.kind is Downfall.FATAL and member.exit is None and member.result is None):
         return fall.sentence
     if found is not None and not is_crash(member):

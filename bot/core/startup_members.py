@@ -80,13 +80,22 @@ Fact: TypeAlias = StartSeen | StopSeen | StopForced | StopDone | Fell | Hopeless
 
 
 def whose(plan: Plan, member: MemberState, line: LogLine) -> Whose:
-    if line.invocation is None:  # a log file, the kernel: it belongs to what runs now
-        return Whose.OLD if member.invocation is None or member.provisional else Whose.WATCHED
+    if line.invocation is None:
+        return _whose_by_time(member, line)
     if line.invocation == member.invocation:
         return Whose.WATCHED
     if line.invocation in member.old or plan.verb is Verb.STOP:
         return Whose.OLD
     return Whose.FIRST if member.invocation is None or member.provisional else Whose.OTHER
+
+
+def _whose_by_time(member: MemberState, line: LogLine) -> Whose:
+    """Of a log file and of the kernel: what was written since the watched start began belongs to it."""
+    if member.invocation is None:
+        return Whose.OLD
+    if line.at is not None and member.begun is not None:
+        return Whose.OLD if line.at < member.begun else Whose.WATCHED
+    return Whose.OLD if member.provisional else Whose.WATCHED
 
 
 def read_old_line(plan: Plan, member: MemberState, line: LogLine) -> list[Fact]:
@@ -188,7 +197,8 @@ def take_start(
         member.old.append(member.invocation)
     if invocation in member.old:  # a `start` of a unit that was running already
         member.old.remove(invocation)
-    member.invocation = invocation
+    member.invocation, member.begun = invocation, at
+    member.killed.clear()
     unseen = plan.verb is Verb.WATCH and member.unit is None
     member.provisional = member.sent is Sent.UNDERWAY or unseen
     if member.sent in {Sent.ACCEPTED, Sent.UNANSWERED} and not member.provisional:

@@ -27,6 +27,7 @@ from bot.core.events import (
     Verb,
 )
 from bot.core.journal import Position
+from bot.core.log_file import FilePosition
 from bot.core.redact import Redactor
 from bot.core.request import Request, Started
 from bot.errors import HostError, StoreUnavailable
@@ -210,6 +211,13 @@ class MemoryHost:
     )
     log: bytes | None = b""  # what `read_journal` finds; None: it hangs
     reads: list[dict[str, Any]] = field(default_factory=list)
+    kernel: asyncio.Queue[bytes | HostError | None] = field(default_factory=asyncio.Queue)
+    kernel_follows: list[Position | None] = field(default_factory=list)
+    frames: asyncio.Queue[bytes | HostError | None] = field(default_factory=asyncio.Queue)  # of the log file
+    log_follows: list[tuple[str, FilePosition]] = field(default_factory=list)
+    log_reads: list[tuple[str, FilePosition]] = field(default_factory=list)
+    file: bytes = b""  # frames of all of it
+    file_end: FilePosition = field(default_factory=lambda: FilePosition(7, 100, 1_780_000_000))
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -255,6 +263,28 @@ class MemoryHost:
                 yield piece
         finally:
             self.following -= 1
+
+    async def follow_kernel(self, *, position: Position | None = None) -> AsyncGenerator[bytes, None]:
+        self.kernel_follows.append(position)
+        while (piece := await self.kernel.get()) is not None:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+    async def log_end(self, path: str) -> FilePosition:
+        del path
+        return self.file_end
+
+    async def follow_log(self, path: str, *, position: FilePosition) -> AsyncGenerator[bytes, None]:
+        self.log_follows.append((path, position))
+        while (piece := await self.frames.get()) is not None:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+    async def read_log(self, path: str, *, position: FilePosition) -> AsyncGenerator[bytes, None]:
+        self.log_reads.append((path, position))
+        yield self.file
 
     async def read_journal(self, unit: UnitName, **asked: Any) -> AsyncGenerator[bytes, None]:
         self.reads.append({"unit": unit} | asked)

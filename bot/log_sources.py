@@ -1,0 +1,109 @@
+"""The sources beside the journal: what the kernel says, and the file of a unit that logs to one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.core.events import HostLost, HostRestored, LineRead
+from bot.core.journal import Decoder
+from bot.core.kernel import matters
+from bot.core.log_file import FilePosition, LogFileDecoder
+from bot.errors import HostError, PermissionRefused
+from bot.sources import KERNEL, LOG_FILE, Inbox, Link, Piece
+
+if TYPE_CHECKING:
+    from bot.core.events import LogLine
+    from bot.core.redact import Redactor
+
+log = structlog.get_logger()
+
+_FIRST_RETRY = 0.5  # real seconds; doubled up to the longest
+_LONGEST_RETRY = 15.0
+_BEHIND = (
+    0.5  # real seconds a file's lines wait, so that systemd's word about the start they belong to is first
+)
+_BACKLOG_BEHIND = 2.0  # the same for what was written while nobody looked: the journal has its own to bring
+WATCHED_MOST = 16 << 20  # bytes of a file that are searched for the start that is under way
+
+
+async def follow_kernel(link: Link, inbox: Inbox, *, redactor: Redactor) -> None:
+    """The few kernel lines that matter; a host that refuses them is done without.
+
+    A lost link is told by the journal's source; here it is only taken up again.
+    """
+    retry = _FIRST_RETRY
+    while True:
+        decoder = Decoder(redactor, position=link.kernel)
+        try:
+            async with aclosing(link.host.follow_kernel(position=link.kernel)) as stream:
+                async for data in stream:
+                    retry = _FIRST_RETRY
+                    await _deliver_kernel(link, inbox, decoder=decoder, data=data)
+        except PermissionRefused as error:
+            log.info("kernel_refused", member=link.member, error=str(error))
+            return
+        except HostError as error:
+            log.debug("kernel_lost", member=link.member, error=str(error), retry_in=retry)
+        await asyncio.sleep(retry)
+        retry = min(retry * 2, _LONGEST_RETRY)
+
+
+async def _deliver_kernel(link: Link, inbox: Inbox, *, decoder: Decoder, data: bytes) -> None:
+    lines = [line for line in decoder.feed(data) if matters(line.reading)]
+    link.kernel = decoder.position
+    if not lines:
+        return
+    link.ring.extend(lines)
+    events = tuple(LineRead(link.member, line) for line in lines)
+    await inbox.put(Piece(events, link.member, link.kernel, KERNEL))
+
+
+async def follow_log_file(link: Link, inbox: Inbox, *, redactor: Redactor) -> None:
+    """Follow the member's log file for ever; what cannot be read is told, and tried again with backoff."""
+    retry = _FIRST_RETRY
+    while True:
+        alive, error = await _follow_once(link, inbox, redactor=redactor)
+        retry = _FIRST_RETRY if alive else retry
+        log.warning("log_file_lost", member=link.member, error=str(error), retry_in=retry)
+        link.log_lost = True
+        await inbox.put(Piece((HostLost(link.member, str(error)),)))
+        await asyncio.sleep(retry)
+        retry = min(retry * 2, _LONGEST_RETRY)
+
+
+async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple[bool, HostError]:
+    """Until the stream ends: whether it brought anything, and why it ended."""
+    place = link.log or FilePosition(offset=WATCHED_MOST)
+    decoder = LogFileDecoder(redactor, position=place)
+    stream = link.host.follow_log(link.log_file or "", position=place)
+    alive = False
+    try:
+        async with aclosing(stream):
+            async for data in stream:
+                wait = _BEHIND if alive else _BACKLOG_BEHIND
+                alive = True
+                await _tell_restored(link, inbox)
+                if lines := decoder.feed(data):
+                    await asyncio.sleep(wait)
+                    await _deliver(link, inbox, lines=lines, place=decoder.position)
+    except HostError as error:
+        return alive, error
+    return alive, HostError(link.host.name, f"{link.host.name}: {link.log_file} ended")
+
+
+async def _tell_restored(link: Link, inbox: Inbox) -> None:
+    if link.log_lost:
+        link.log_lost = False
+        if not link.lost:
+            await inbox.put(Piece((HostRestored(link.member),)))
+
+
+async def _deliver(link: Link, inbox: Inbox, *, lines: list[LogLine], place: FilePosition) -> None:
+    link.log = place
+    link.ring.extend(line for line in lines if not line.partial)
+    events = tuple(LineRead(link.member, line) for line in lines)
+    await inbox.put(Piece(events, link.member, place, LOG_FILE))
