@@ -6,6 +6,7 @@ came before can then be read as its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from bot.core.events import LogLine, Member, Origin
 from config.engine_file import load_engine, load_engines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from config.engine_file import EngineFile
 
@@ -90,10 +91,13 @@ class Recognition:
             self.state.engine = ranked[0][0]
 
 
-def recognise(lines: Iterable[LogLine], *, lead: int) -> EngineFile:
-    """The engine of a saved log, from its beginning."""
+def recognise(lines: Sequence[LogLine], *, lead: int) -> EngineFile:
+    """The engine of a saved log, from its beginning; where none of its lines shows, by the names it drops."""
     recognition = Recognition(lead=lead)
     for line in lines:
         if recognition.feed(line) is not None:
             break
-    return recognition.best()
+    if recognition.state.votes:
+        return recognition.best()
+    names = Counter(name for line in lines for name in load_engines() if name in line.reading[:_LOOK].lower())
+    return load_engine(names.most_common(1)[0][0] if names else "sglang")

@@ -90,3 +90,8 @@ def test_a_saved_log_that_shows_none_is_sglangs() -> None:
     assert recognise([line("hello")], lead=20).name == "sglang"
     assert recognise([line(HEADS["tgi"][0])], lead=20).name == "tgi"
     assert recognise([line(text) for text in HEADS["trtllm"]], lead=2).name == "trtllm"
+
+
+def test_a_log_of_systemds_lines_alone_is_told_by_the_units_name() -> None:
+    told = line("Started kimi-vllm.service - Kimi.", origin=Origin.MANAGER)
+    assert recognise([told], lead=20).name == "vllm"
