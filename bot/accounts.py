@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bot.baselines import read_usual
 from bot.core.account import Account, PastStartup
 from bot.core.actions import Verdict
 from bot.core.events import Verb
@@ -17,7 +18,7 @@ from bot.core.startup import Startup
 from bot.ground import Ground
 from bot.messages import answer_root, name_file
 from bot.pictures import history_letter
-from bot.running import ACCOUNT, PLAN, STATE, read_usual
+from bot.running import ACCOUNT, PLAN, STATE
 
 if TYPE_CHECKING:
     from bot.clients.records import Operation

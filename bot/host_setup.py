@@ -32,12 +32,13 @@ def render_host_setup(configuration: Configuration, names: Sequence[str]) -> str
 
 
 def sudoers_lines(user: str, units: Sequence[str]) -> list[str]:
-    """One line an order and unit: exactly what the bot runs, and nothing else."""
-    return [
+    """One line an order and unit, and one to read unit files anew: exactly what the bot runs."""
+    orders = [
         f"{user} ALL=(root) NOPASSWD: /usr/bin/systemctl {order} --no-block {_escape(unit)}"
         for unit in units
         for order in ORDERS
     ]
+    return [*orders, f"{user} ALL=(root) NOPASSWD: /usr/bin/systemctl daemon-reload"]
 
 
 def _escape(unit: str) -> str:

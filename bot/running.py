@@ -10,26 +10,28 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from bot import sources
+from bot import log_sources, samples, sources
+from bot.baselines import remember
 from bot.clients.records import Operation
 from bot.core.account import Account
 from bot.core.actions import (
     Action,
     Close,
     EditRoot,
+    LookAtSetup,
     PostReply,
     ProbeNow,
     RunSmoke,
     SendVerb,
     UploadPicture,
+    UploadStacks,
     UploadTail,
     Verdict,
 )
-from bot.core.baseline import Usual, learn
+from bot.core.changes import LastHealthy
 from bot.core.events import Event, Member, Ticked, Verb, VerbRefused, VerbSent, VerbUnanswered
-from bot.core.journal import Position
 from bot.core.startup import Startup
 from bot.core.startup_state import Plan, Sent, StartupState
 from bot.errors import HostError, StoreUnavailable
@@ -41,9 +43,11 @@ from bot.messages import (
     name_file,
     notice_message,
     reply_message,
+    stacks_letter,
     tail_letter,
 )
 from bot.pictures import waterfall_letter
+from bot.places import write_place
 from bot.sources import Inbox, Link
 from bot.tails import read_start
 
@@ -51,16 +55,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bot.clients.records import Outgoing
-    from bot.clients.store import Store
-    from bot.core.events import ServiceName
     from bot.sources import Piece
 
 log = structlog.get_logger()
 
 PLAN = TypeAdapter(Plan)
 STATE = TypeAdapter(StartupState)
-POSITION = TypeAdapter(Position)
-USUAL = TypeAdapter(Usual)
 ACCOUNT = TypeAdapter(Account)
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
@@ -75,17 +75,8 @@ OWN_FAULT = (
 _STORE_RETRY = 1.0  # real seconds between attempts to save while Redis is away
 _ORDER = "order to "  # begins the names of the tasks that give one
 _UPLOAD = "upload "  # and of those that fetch a log and post it
+_SMOKE = "smoke"
 _ORDER_WITHIN = 60.0  # real seconds; the host's own time-outs end one sooner
-
-
-async def read_usual(store: Store, service: ServiceName) -> Usual:
-    """What is usual for the service; nothing where that cannot be read: no start shall fail of it."""
-    known = await store.baseline(service)
-    try:
-        return USUAL.validate_json(known) if known else Usual()
-    except ValidationError as error:
-        log.error("baseline_unreadable", service=service, error=str(error))  # noqa: TRY400 - learned anew
-        return Usual()
 
 
 @dataclass(slots=True)
@@ -108,9 +99,14 @@ class Running:
             return True
         return any(state.sent is not Sent.NOT for state in self.startup.state.members.values())
 
+    @property
+    def is_smoking(self) -> bool:
+        """Its smoke test runs."""
+        return _SMOKE in self._busy
+
     async def run(self) -> None:
         """Until the operation is closed; begun where it was not yet, else taken up where it stood."""
-        followers = [self._follow(link) for link in self.links.values()]
+        followers = [task for link in self.links.values() for task in self._follow(link)]
         try:
             await self._set_out()
             while self.startup.verdict is None:
@@ -140,9 +136,18 @@ class Running:
         await self._until_stored(lambda: self.ground.store.finish(self.operation, [notice]))
         self.ground.outbox.wake()
 
-    def _follow(self, link: Link) -> asyncio.Task[None]:
-        work = partial(sources.follow_journal, link, self.inbox, redactor=self.ground.make_redactor())
-        return self.ground.tasks.spawn(f"{self.operation.service} journal {link.member}", self._guard(work))
+    def _follow(self, link: Link) -> list[asyncio.Task[None]]:
+        """The streams of one member, each with a redactor of its own: it remembers an open key."""
+        followers = {"journal": sources.follow_journal, "kernel": log_sources.follow_kernel}
+        if link.log_file is not None:
+            followers["log file"] = log_sources.follow_log_file
+        return [
+            self.ground.tasks.spawn(
+                f"{self.operation.service} {name} {link.member}",
+                self._guard(partial(follow, link, self.inbox, redactor=self.ground.make_redactor())),
+            )
+            for name, follow in followers.items()
+        ]
 
     async def _guard(self, work: Work) -> None:
         """What breaks must break the whole: a thread that falls silent looks like a stall."""
@@ -166,7 +171,8 @@ class Running:
             for event in piece.events:
                 actions.extend(self.startup.handle(event, now))
             if piece.member is not None and piece.position is not None:
-                self.operation.positions[piece.member] = POSITION.dump_json(piece.position).decode()
+                place, written = write_place(piece.member, piece.stream, piece.position)
+                self.operation.positions[place] = written
         return actions
 
     # What the schedule and people ask for; none of these waits.
@@ -185,6 +191,12 @@ class Running:
     def probe(self) -> None:
         probe = self.ground.probes[self.operation.service]
         self._once("probe", partial(sources.ask_engine, probe, self.inbox))
+
+    def sample(self) -> None:
+        at, model = self.ground.clock.now(), self.startup.state.weights
+        for link in self.links.values():
+            work = partial(samples.sample_unit, link, self.inbox, at=at, model=model)
+            self._once(f"sample {link.member}", work)
 
     def _once(self, name: str, work: Work) -> None:
         """Start `work` unless the last of that name still runs: nothing ever piles up."""
@@ -208,19 +220,39 @@ class Running:
                     self._once(f"{_ORDER}{action.member}", partial(self._send, action))
                 case ProbeNow():
                     self.probe()
-                case RunSmoke():
-                    probe = self.ground.probes[self.operation.service]
-                    self._once("smoke", partial(sources.run_smoke, probe, self.inbox))
-                case UploadTail() if closing:
-                    await self._upload(action)  # nothing is left to be followed meanwhile
-                case UploadTail():
-                    self._once(f"{_UPLOAD}{action.sequence}", partial(self._upload, action))
-                case UploadPicture():
-                    await self._upload_picture()
+                case LookAtSetup() | RunSmoke():
+                    self._order_look(action)
+                case UploadTail() | UploadStacks() | UploadPicture():
+                    await self._order_upload(action, closing=closing)
                 case Close():
                     await self._close(action)
                 case _:
                     assert_never(action)
+
+    def _order_look(self, action: LookAtSetup | RunSmoke) -> None:
+        redactor = self.ground.make_redactor()
+        if isinstance(action, LookAtSetup):
+            link = self.links[action.member]
+            work = partial(sources.look_at_setup, link, self.inbox, redactor=redactor)
+            self._once(f"setup {action.member}", work)
+        else:
+            probe = self.ground.probes[self.operation.service]
+            self._once(_SMOKE, partial(sources.run_smoke, probe, self.inbox, redactor=redactor))
+
+    async def _order_upload(
+        self, action: UploadTail | UploadStacks | UploadPicture, *, closing: bool
+    ) -> None:
+        match action:
+            case UploadTail() if closing:
+                await self._upload(action)  # nothing is left to be followed meanwhile
+            case UploadTail():
+                self._once(f"{_UPLOAD}{action.sequence}", partial(self._upload, action))
+            case UploadStacks():
+                self._once(f"{_UPLOAD}{action.sequence}", partial(self._upload_stacks, action))
+            case UploadPicture():
+                await self._upload_picture()
+            case _:
+                assert_never(action)
 
     async def _save(self, actions: Sequence[Action]) -> None:
         now = asyncio.get_running_loop().time()
@@ -271,7 +303,8 @@ class Running:
 
     async def _upload(self, order: UploadTail) -> None:
         invocations = {member: state.invocation for member, state in self.startup.state.members.items()}
-        tail = await read_start(self.links, invocations, make_redactor=self.ground.make_redactor)
+        begun = {member: state.begun for member, state in self.startup.state.members.items()}
+        tail = await read_start(self.links, invocations, make_redactor=self.ground.make_redactor, begun=begun)
         letter: Letter = tail_letter(
             tail,
             identity=f"{self.operation.operation}:{order.sequence}",
@@ -281,6 +314,13 @@ class Running:
             comment=order.why,
         )
         await self._post(letter)
+
+    async def _upload_stacks(self, order: UploadStacks) -> None:
+        redactor = self.ground.make_redactor()
+        stacks = await samples.read_stacks(self.links, order.processes, redactor=redactor)
+        if stacks is not None:
+            identity = f"{self.operation.operation}:{order.sequence}"
+            await self._post(stacks_letter(*stacks, identity=identity, operation=self.operation))
 
     async def _upload_picture(self) -> None:
         """An extra: a start that cannot be drawn has its verdict all the same."""
@@ -311,18 +351,12 @@ class Running:
         log.info("operation_closed", operation=self.operation.operation, verdict=order.verdict)
         self.closed.set()
         if order.verdict is Verdict.HEALTHY:
-            await self._learn(order)  # last: a crash before it costs one sample, and none counts twice
+            # Last: a crash before it costs one sample, and none counts twice.
+            last = LastHealthy(closed, self.startup.setups())
+            await remember(self.ground.store, self.operation.service, order, last=last)
 
     async def _await_orders(self) -> None:
         """An order that is on its way arrives, or not, before anybody else may give the next one."""
         orders = [task for name, task in self._busy.items() if name.startswith(_ORDER)]
         if orders:
             await asyncio.wait(orders, timeout=_ORDER_WITHIN)
-
-    async def _learn(self, order: Close) -> None:
-        service, store = self.operation.service, self.ground.store
-        try:
-            usual = learn(await read_usual(store, service), order.durations)
-            await store.save_baseline(service, USUAL.dump_json(usual).decode())
-        except StoreUnavailable as error:
-            log.warning("baseline_not_learned", service=service, error=str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
@@ -20,7 +20,9 @@ from bot.core.events import (
     LogLine,
     Member,
     ProbeAnswered,
+    SetupSeen,
     SmokeFinished,
+    SmokeResult,
     UnitName,
     UnitObserved,
 )
@@ -31,6 +33,7 @@ from bot.errors import HostError, HostUnreachable
 if TYPE_CHECKING:
     from bot.clients.probe import Probe
     from bot.core.redact import Redactor
+    from bot.core.setup import Setup
 
 log = structlog.get_logger()
 
@@ -153,9 +156,26 @@ def _follows_steadily(link: Link) -> bool:
     return since is not None and asyncio.get_running_loop().time() - since > _STEADY
 
 
+async def look_at_setup(link: Link, inbox: Inbox, *, redactor: Redactor) -> None:
+    """What the member runs with; a host that does not say leaves it unknown."""
+    setup: Setup | None = None
+    try:
+        setup = await link.host.setup(link.unit, scope=link.scope, redactor=redactor)
+    except HostError as error:
+        log.info("setup_not_seen", member=link.member, error=str(error))
+    await inbox.put(Piece((SetupSeen(link.member, setup),)))
+
+
 async def ask_engine(probe: Probe, inbox: Inbox) -> None:
     await inbox.put(Piece((ProbeAnswered(await probe.check()),)))
 
 
-async def run_smoke(probe: Probe, inbox: Inbox) -> None:
-    await inbox.put(Piece((SmokeFinished(await probe.smoke()),)))
+async def run_smoke(probe: Probe, inbox: Inbox, *, redactor: Redactor) -> None:
+    await inbox.put(Piece((SmokeFinished(await smoke_masked(probe, redactor=redactor)),)))
+
+
+async def smoke_masked(probe: Probe, *, redactor: Redactor) -> SmokeResult:
+    """A smoke test whose words may be shown: an engine's error may quote a key."""
+    result = await probe.smoke()
+    error = None if result.error is None else redactor.redact(result.error)[0]
+    return replace(result, error=error, answer=redactor.redact(result.answer)[0])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bot.baselines import read_last, read_usual
 from bot.clients.records import Holder, Operation
 from bot.core.actions import Verdict
 from bot.core.events import (
@@ -25,6 +26,7 @@ from bot.core.events import (
     Verb,
 )
 from bot.core.journal import Position
+from bot.core.marker import Marker
 from bot.core.request import (
     Busy,
     Declined,
@@ -41,7 +43,8 @@ from bot.core.startup_state import Plan
 from bot.errors import CommandRefused, HostError, StoreUnavailable
 from bot.ground import Ground
 from bot.messages import logs_root_message, notice_message, root_message, tail_letter
-from bot.running import PLAN, POSITION, STATE, Running, read_usual
+from bot.places import places_of, restore_places
+from bot.running import PLAN, STATE, Running
 from bot.standing import look
 from bot.tails import read_latest
 
@@ -113,7 +116,9 @@ class Startups:
             unit = await link.host.show(link.unit, scope=link.scope)
             cursor = await link.host.journal_end(scope=link.scope)
             link.position = Position(cursor) if cursor else None
-            link.invocation = unit.invocation
+            link.invocation, link.kernel = unit.invocation, link.position
+            if link.log_file is not None:
+                link.log = link.log_start = await link.host.log_end(link.log_file)
             if request.verb is not Verb.WATCH:
                 await link.host.check_sudo(link.unit, request.verb, scope=link.scope)
             return unit
@@ -207,13 +212,16 @@ class Startups:
             give_up_after=section.give_up_after,
             patience={PhaseId(phase): patience for phase, patience in section.patience.items()},
             usual=await read_usual(self.ground.store, request.service),
+            last=await read_last(self.ground.store, request.service),
+            markers=tuple(Marker(each.name, each.pattern) for each in section.markers),
             before={member: None if watching else unit.invocation for member, unit in units.items()},
         )
 
     def _prepare(self, plan: Plan, *, links: dict[Member, Link]) -> Running:
         for link in links.values():
             if plan.verb is Verb.WATCH:
-                link.position = None  # from the beginning of the start that is under way
+                # From the beginning of the start that is under way.
+                link.position = link.kernel = link.log = link.log_start = None
             else:
                 link.invocation = None  # from here on, whatever start it is
         startup = Startup(plan, self.ground.engines[plan.service])
@@ -227,11 +235,7 @@ class Startups:
             began=plan.began,
             plan=PLAN.dump_json(plan).decode(),
             state=STATE.dump_json(startup.state).decode(),
-            positions={
-                member: POSITION.dump_json(link.position).decode()
-                for member, link in links.items()
-                if link.position is not None
-            },
+            positions={place: json for link in links.values() for place, json in places_of(link)},
         )
         return Running(self.ground, operation, startup, links)
 
@@ -307,8 +311,7 @@ class Startups:
         if set(links) != set(plan.members):
             raise ValueError(f"its members were {', '.join(plan.members)}; they are configured no more")
         for member, link in links.items():
-            position = operation.positions.get(member)
-            link.position = POSITION.validate_json(position) if position else None
+            restore_places(link, operation.positions)
             known = state.members[member]
             link.invocation = known.invocation if link.position is None else None
             link.lost = known.lost is not None  # else nobody would tell that it can be seen again
@@ -340,6 +343,10 @@ class Startups:
     def probe(self) -> None:
         for running in self.running.values():
             running.probe()
+
+    def sample(self) -> None:
+        for running in self.running.values():
+            running.sample()
 
     # What people ask of what runs.
 

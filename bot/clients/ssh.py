@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.clients import ssh_errors, ssh_journal, ssh_listener, ssh_log_file
+from bot.clients import ssh_errors, ssh_journal, ssh_listener, ssh_log_file, ssh_setup
 from bot.clients.ssh_evidence import Sampler
 from bot.clients.ssh_link import Finished, Link
 from bot.clients.ssh_tunnel import Tunnels
 from bot.core.events import Cursor, HostName, InvocationId, UnitName, UnitState, Verb
+from bot.core.setup import SETUP_PROPERTIES, Setup, parse_setup
 from bot.core.unit import SHOW_PROPERTIES, is_unit_name, parse_show, read_properties
 from bot.errors import HostError, HostUnreachable
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from bot.core.evidence import Sample
     from bot.core.journal import Position
     from bot.core.log_file import FilePosition
+    from bot.core.redact import Redactor
     from config.services import HostSection
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -69,6 +72,13 @@ class Host:
                 finished.complaint, name=self.name, unit=unit, verb=verb, section=self.section
             )
 
+    async def reload(self, *, scope: str) -> None:
+        """Let systemd read its unit files anew."""
+        sudo = ("sudo", "-n") if self.section.sudo and scope == "system" else ()
+        finished = await self._link.run((*sudo, *_systemctl(scope), "daemon-reload"))
+        if finished.status:
+            raise ssh_errors.reload_failure(finished.complaint, name=self.name, section=self.section)
+
     async def check_sudo(self, unit: UnitName, verb: Verb, *, scope: str) -> None:
         """Ask sudo for its list, which changes nothing, before anybody is told that something begins.
 
@@ -86,6 +96,12 @@ class Host:
     async def show(self, unit: UnitName, *, scope: str) -> UnitState:
         """The unit's state now; one that systemd does not know has `load` "not-found"."""
         return parse_show(await self._show(unit, SHOW_PROPERTIES, scope=scope))
+
+    async def setup(self, unit: UnitName, *, scope: str, redactor: Redactor) -> Setup:
+        """What the unit runs with, masked before it is read; versions only where the host tells them."""
+        shown, _ = redactor.redact(await self._show(unit, SETUP_PROPERTIES, scope=scope))
+        setup = parse_setup(shown)
+        return replace(setup, versions=await ssh_setup.read_versions(self.run, setup))
 
     async def _show(self, unit: UnitName, properties: tuple[str, ...], *, scope: str) -> str:
         self._check(unit)

@@ -202,6 +202,17 @@ def change_failure(
     return show_failure(complaint, name=name, unit=unit, section=section)
 
 
+def reload_failure(complaint: str, *, name: HostName, section: HostSection) -> HostError:
+    """Why systemd did not read its unit files anew."""
+    if is_sudo_refusal(complaint) or _SYSTEMD_REFUSED.search(complaint):
+        return PermissionRefused(
+            name,
+            f"{name}: {section.user} may not reload systemd's unit files; `kimi-bot host-setup` prints the "
+            "sudoers line it needs.",
+        )
+    return UnitCommandFailed(name, f"{name}: systemctl daemon-reload failed: {quote(complaint)}.")
+
+
 def show_failure(complaint: str, *, name: HostName, unit: UnitName, section: HostSection) -> HostError:
     """Why systemctl had nothing to say about the unit."""
     if _NOT_FOUND.search(complaint):

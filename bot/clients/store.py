@@ -167,6 +167,18 @@ class Store:
     async def save_baseline(self, service: ServiceName, json: str) -> None:
         await self.link.ask(self.link.redis.set(service_key(service, "baseline"), json))
 
+    async def setup(self, service: ServiceName) -> str | None:
+        """What the last healthy start ran with, as it was saved."""
+        raw = cast("bytes | None", await self.link.ask(self.link.redis.get(service_key(service, "setup"))))
+        return raw.decode() if raw is not None else None
+
+    async def save_setup(self, service: ServiceName, json: str) -> None:
+        await self.link.ask(self.link.redis.set(service_key(service, "setup"), json))
+
+    async def forget(self, token: str) -> None:
+        """The next `first_time` of it is a first time again."""
+        await self.link.ask(self.link.redis.delete(f"kimi:once:{token}"))
+
     async def _present(self, held: Holder) -> Holder:
         """The holder with the headline its operation has now."""
         operation = await self.operation(held.operation)

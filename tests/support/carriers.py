@@ -30,6 +30,7 @@ from bot.core.journal import Position
 from bot.core.log_file import FilePosition
 from bot.core.redact import Redactor
 from bot.core.request import Request, Started
+from bot.core.setup import Setup
 from bot.errors import HostError, StoreUnavailable
 from bot.ground import Ground
 from bot.startups import Startups
@@ -79,6 +80,8 @@ class MemoryStore:
         self.files: dict[str, bytes] = {}
         self.addresses: dict[str, Address] = {}
         self.baselines: dict[str, str] = {}
+        self.setups: dict[str, str] = {}
+        self.tokens: set[str] = set()
         self._diary = diary
 
     def _answer(self, name: str) -> None:
@@ -168,6 +171,24 @@ class MemoryStore:
         self._answer("save_baseline")
         self.baselines[service] = json
 
+    async def setup(self, service: ServiceName) -> str | None:
+        self._answer("setup")
+        return self.setups.get(service)
+
+    async def save_setup(self, service: ServiceName, json: str) -> None:
+        self._answer("save_setup")
+        self.setups[service] = json
+
+    async def first_time(self, token: str, ttl_seconds: int) -> bool:  # noqa: ARG002 - the real one's name
+        self._answer("first_time")
+        new = token not in self.tokens
+        self.tokens.add(token)
+        return new
+
+    async def forget(self, token: str) -> None:
+        self._answer("forget")
+        self.tokens.discard(token)
+
     def texts(self, kind: str = "reply") -> list[str]:
         return [message.text for message in self.queued.values() if message.kind == kind]
 
@@ -203,6 +224,8 @@ class MemoryHost:
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # closed: `show` hangs
     orders: list[tuple[Verb, UnitName, str]] = field(default_factory=list)
     shows: int = 0
+    setups: Setup = field(default_factory=Setup)
+    reloads: list[str] = field(default_factory=list)
     follows: list[tuple[Position | None, InvocationId | None]] = field(default_factory=list)
     follow_times: list[float] = field(default_factory=list)
     following: int = 0  # streams that are open
@@ -237,6 +260,16 @@ class MemoryHost:
         if self.show_error is not None:
             raise self.show_error
         return self.units[unit]
+
+    async def setup(self, unit: UnitName, *, scope: str, redactor: Redactor) -> Setup:  # noqa: ARG002
+        if self.show_error is not None:
+            raise self.show_error
+        return self.setups
+
+    async def reload(self, *, scope: str) -> None:
+        if self.change_errors:
+            raise self.change_errors.pop(0)
+        self.reloads.append(scope)
 
     async def check_sudo(self, unit: UnitName, verb: Verb, *, scope: str) -> None:  # noqa: ARG002
         if self.sudo_error is not None:

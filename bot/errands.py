@@ -1,0 +1,78 @@
+"""What people ask for beside startups: a smoke test now, systemd's unit files read anew."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.baselines import read_usual
+from bot.clients.records import Outgoing
+from bot.core.answers import render_sentence
+from bot.core.smoke import render_smoke, usual_of
+from bot.core.words import join_names
+from bot.errors import StoreUnavailable
+from bot.ground import Ground
+from bot.sources import smoke_masked
+from bot.startups import Startups
+
+if TYPE_CHECKING:
+    from bot.core.blocks import Message
+    from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
+
+log = structlog.get_logger()
+
+_MARGIN = 10  # seconds after which a smoke test whose process died no longer keeps others off
+
+
+@dataclass(frozen=True, slots=True)
+class Errands:
+    """Every method raises StoreUnavailable."""
+
+    ground: Ground
+    startups: Startups
+
+    async def smoke(self, service: ServiceName) -> Message:
+        """Run the smoke test, unless one of this service runs already, in whatever process."""
+        store, token = self.ground.store, f"smoke:{service}"
+        running = self.startups.of(service)
+        within = int(self.ground.section(service).smoke.timeout.total_seconds()) + _MARGIN
+        if (running is not None and running.is_smoking) or not await store.first_time(token, within):
+            return render_sentence(f"A smoke test of `{service}` runs already. Nothing was done.")
+        try:
+            redactor = self.ground.make_redactor()
+            result = await smoke_masked(self.ground.probes[service], redactor=redactor)
+        finally:
+            with suppress(StoreUnavailable):
+                await store.forget(token)
+        return render_smoke(service, result, usual_of(await read_usual(store, service)))
+
+    async def reload(self, service: ServiceName) -> Message:
+        """`systemctl daemon-reload` on each host of the service. Raises HostError."""
+        hosts = {(link.host.name, link.scope): link for link in self.ground.links(service).values()}
+        for link in hosts.values():
+            await link.host.reload(scope=link.scope)
+            log.info("units_reloaded", host=link.host.name, scope=link.scope)
+        names = join_names(dict.fromkeys(name for name, _ in hosts))
+        told = (
+            f"systemd on {names} has read its unit files anew. The next start of `{service}` runs with them."
+        )
+        return render_sentence(told)
+
+    async def post(self, message: Message, *, by: UserId, channel: ChannelId, thread_ts: MessageTs) -> None:
+        """The answer where all who read that thread see it."""
+        identity = f"answer-{uuid.uuid4().hex}"
+        answer = Outgoing(
+            id=identity,
+            thread=identity,
+            kind="reply",
+            channel=channel,
+            thread_ts=thread_ts,
+            text=f"{message.text} (<@{by}>)",
+            blocks=message.blocks,
+        )
+        await self.ground.store.enqueue([answer])
+        self.ground.outbox.wake()
