@@ -200,3 +200,25 @@ def test_of_a_redrawn_bar_the_last_state_counts() -> None:
 def test_patience_is_kept_as_written() -> None:
     assert SGLANG.patience_of("compile") == timedelta(minutes=30)
     assert isinstance(SGLANG, EngineFile)
+
+
+def test_what_prints_beside_any_engine_is_known_to_an_operators_own_file_too(tmp_path: Path) -> None:
+    engine = load_engine(write(tmp_path, SMALL))
+    hit = engine.read("Fatal Python error: Segmentation fault")
+    assert hit is not None
+    assert (hit.kind, hit.rule.fatal) == (Kind.FAILURE, True)
+    harmless = engine.read("x.py:9: UserWarning: no")
+    assert harmless is not None
+    assert harmless.kind is Kind.HARMLESS
+    ready = engine.read("up")
+    assert ready is not None
+    assert ready.kind is Kind.READY
+
+
+def test_auto_is_no_engine_but_can_be_loaded() -> None:
+    assert "auto" not in load_engines()
+    auto = load_engine("auto")
+    assert auto.patience_of("process") == timedelta(minutes=15)
+    hit = auto.read("RuntimeError: CUDA error: no")
+    assert hit is not None
+    assert hit.kind is Kind.FAILURE
