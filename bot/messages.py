@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from bot.clients.records import FileNote, Outgoing
 from bot.core.answers import render_logs_root, render_sentence
 from bot.core.render import render_reply, render_root
-from bot.core.words import name_doing, name_units
+from bot.core.words import count, name_doing, name_units
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from bot.clients.records import Operation
     from bot.core.actions import PostReply, StartupView
     from bot.core.blocks import Message
     from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
@@ -28,6 +29,9 @@ def describe_present(view: StartupView) -> str:
             counted = f"{seen.progress.done} of {seen.progress.total} {name_units(view.phase)}"
             return f"{doing}, {counted}"
     return doing
+
+
+STACKS = "stacks.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +145,18 @@ def tail_letter(
         file=note,
     )
     return Letter(outgoing, tail.text.encode("utf-8", "surrogateescape"))
+
+
+def stacks_letter(text: str, ranks: int, *, identity: str, operation: Operation) -> Letter:
+    """Where the ranks stand in their code, as a file below the log."""
+    described = f"Where {count(ranks, 'rank')} stood in the code: `{STACKS}`"
+    note = FileNote(name=STACKS, title=STACKS, comment=described, lines=text.count("\n"), masked=0)
+    outgoing = Outgoing(
+        id=identity,
+        thread=operation.operation,
+        kind="upload",
+        channel=operation.channel,
+        text=described,
+        file=note,
+    )
+    return Letter(outgoing, text.encode("utf-8", "surrogateescape"))

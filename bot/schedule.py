@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 TICK = timedelta(seconds=1)
 OBSERVE = timedelta(seconds=3)
 PROBE = timedelta(seconds=10)  # /health generates a token each time: not oftener
+EVIDENCE = timedelta(seconds=10)  # several commands on the host each time
 _FASTEST = 0.1  # real seconds, however fast a practice clock runs
+_FASTEST_SAMPLE = 0.25
 
 
 class Schedule:
@@ -28,12 +30,13 @@ class Schedule:
         self._every(TICK, startups.tick)
         self._every(OBSERVE, startups.observe)
         self._every(PROBE, startups.probe)
+        self._every(EVIDENCE, startups.sample, fastest=_FASTEST_SAMPLE)
 
-    def _every(self, told: timedelta, submit: Callable[[], None]) -> None:
+    def _every(self, told: timedelta, submit: Callable[[], None], *, fastest: float = _FASTEST) -> None:
         self._scheduler.add_job(
             _submit(submit),
             "interval",
-            seconds=max(self._clock.real(told), _FASTEST),
+            seconds=max(self._clock.real(told), fastest),
             coalesce=True,
             max_instances=1,
             misfire_grace_time=None,  # late is better than never: a tick has no moment of its own

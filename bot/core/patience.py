@@ -35,14 +35,27 @@ FALLBACK: dict[PhaseId, timedelta] = {
     PhaseId.READY: timedelta(minutes=10),
 }
 
+LEARNED = 1.5  # times the longest silence of healthy starts
+QUIET = 3  # times the patience: as long as that, evidence that more than the CPU moves excuses silence
+_ACTIVE = timedelta(minutes=2)  # work comes in bursts: what moved less long ago still moves
+
 _CHANGING = re.compile(r"0x[0-9a-fA-F]+|\b(?=[a-fA-F]*[0-9])[0-9a-fA-F]{4,}\b|[0-9]+")
 
 
 def patience_of(
-    phase: PhaseId, *, declared: Mapping[PhaseId, timedelta], engine: timedelta | None
+    phase: PhaseId,
+    *,
+    declared: Mapping[PhaseId, timedelta],
+    engine: timedelta | None,
+    longest: timedelta | None = None,
 ) -> timedelta:
-    """The operator's word, else the engine file's, else a cautious one of our own."""
-    return declared.get(phase) or engine or FALLBACK[phase]
+    """The operator's word, else the engine file's, else a cautious one of our own.
+
+    `longest` is the longest silence of that phase in healthy starts: who was silent so long and got there may
+    be so again, and half as long more.
+    """
+    patience = declared.get(phase) or engine or FALLBACK[phase]
+    return patience if longest is None else max(patience, longest * LEARNED)
 
 
 def shape_of(reading: str) -> str:
@@ -62,6 +75,9 @@ class Silence:
     told: bool = False  # a stall was told and its end was not
     shapes: list[int] = field(default_factory=list)
     bars: dict[str, Progress] = field(default_factory=dict)
+    key: str | None = None  # the phase it belongs to
+    longest: dict[str, float] = field(default_factory=dict)  # seconds, by phase: what this start teaches
+    unsure: bool = False  # part of it was ours, and teaches nothing
 
     def lasts(self, now: datetime) -> timedelta:
         return max((self.paused or now) - self.since, timedelta())
@@ -84,6 +100,9 @@ class Silence:
     def break_off(self, now: datetime) -> timedelta:
         """Progress came: the silence that ended lasted this long."""
         lasted = self.lasts(now)
+        if self.key is not None and not self.unsure:
+            self.longest[self.key] = max(self.longest.get(self.key, 0.0), round(lasted.total_seconds(), 1))
+        self.unsure = False
         self.since = self.sign = now
         self.paused = now if self.paused is not None else None
         self.stalled = self.told = False
@@ -106,10 +125,13 @@ class Silence:
         """No judgment before then."""
         self.until = max(until, self.until or until)
 
-    def exceeds(self, patience: timedelta, now: datetime) -> bool:
-        if self.paused is not None or (self.until is not None and now < self.until):
+    def exceeds(self, patience: timedelta, now: datetime, *, moved: datetime | None = None) -> bool:
+        """Whether it is a stall; `moved` is when evidence showed work last, the CPU's own apart."""
+        lasts = self.lasts(now)
+        if self.paused is not None or (self.until is not None and now < self.until) or lasts < patience:
             return False
-        return self.lasts(now) >= patience
+        active = moved is not None and now - moved < max(_ACTIVE, patience / 5)
+        return not active or lasts >= patience * QUIET
 
 
 def pace_of(

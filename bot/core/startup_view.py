@@ -13,6 +13,7 @@ from bot.core.patience import pace_of, patience_of
 from bot.core.phases import Tracker
 from bot.core.readiness import missing_proof
 from bot.core.startup_state import Plan, StartupState
+from bot.core.trace import is_spinning, left_to_read, say_evidence, say_reading
 from bot.core.words import spell_duration
 from config.engine_file import EngineFile
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 _ORDER = {phase: index for index, phase in enumerate(PHASE_ORDER)}
 # Shown ahead only on grounds: not every start goes through them.
 _UNANNOUNCED = frozenset({PhaseId.STOPPING, PhaseId.COMPILE, PhaseId.SMOKE, PhaseId.READY})
+_READS = (PhaseId.WEIGHTS, Role.TARGET)  # the phase whose way is measured on the disk
+_COLLECTIVE = frozenset(
+    {PhaseId.DISTRIBUTED, PhaseId.GRAPHS, PhaseId.WARMUP}
+)  # where ranks wait for each other
 _GIB = 2**30
 
 
@@ -114,10 +119,13 @@ def view_of(scene: Scene) -> StartupView:
         ranks=scene.tracker.places(),
         expected_ranks=plan.ranks,
         eta=estimate(scene),
+        eta_span=estimate_span(scene),
         last_sign=None if sign is None else max(scene.now - sign, timedelta()),
         usual=plan.usual.whole if plan.verb is not Verb.STOP else None,
         usual_phase=plan.usual.of(phase, role),
         lost=_lost(scene),
+        measured=_measured(scene),
+        share=_share(scene),
         notes=notes_of(scene),
         verdict=state.verdict,
         cause=state.cause,
@@ -125,8 +133,18 @@ def view_of(scene: Scene) -> StartupView:
 
 
 def patience_now(scene: Scene) -> timedelta:
-    phase, _ = current_phase(scene)
-    return patience_of(phase, declared=scene.plan.patience, engine=scene.engine.patience_of(phase))
+    phase, role = current_phase(scene)
+    return patience_of(
+        phase,
+        declared=scene.plan.patience,
+        engine=scene.engine.patience_of(phase),
+        longest=scene.plan.usual.longest_silence(phase, role),
+    )
+
+
+def last_moved(state: StartupState) -> datetime | None:
+    """When evidence last showed work that is more than a busy CPU, on any host."""
+    return max((each.trace.moved for each in state.members.values() if each.trace.moved), default=None)
 
 
 def pace(scene: Scene) -> Pace:
@@ -226,15 +244,61 @@ def estimate(scene: Scene) -> timedelta | None:
     return here + sum(ahead, timedelta())
 
 
+def estimate_span(scene: Scene) -> tuple[timedelta, timedelta] | None:
+    """Between what and what: this phase by its bar and the usual, those ahead as half of the starts went."""
+    middle = estimate(scene)
+    if middle is None:
+        return None
+    usual, here = scene.plan.usual, current_phase(scene)
+    span, spent = usual.span_of(*here), time_in_phase(scene)
+    guesses = [max(each - spent, timedelta()) for each in span or ()]
+    guesses += [by_bar] if (by_bar := _left_by_bar(scene)) is not None else []
+    least, most = min(guesses, default=timedelta()), max(guesses, default=timedelta())
+    for view in phases_of(scene):
+        if view.mark is Mark.AHEAD and (ahead := usual.span_of(view.phase, view.role)) is not None:
+            least, most = least + ahead[0], most + ahead[1]
+    return min(least, middle), max(most, middle)
+
+
 def _left_here(scene: Scene) -> timedelta | None:
-    phase, role = current_phase(scene)
-    record, spent = record_of(scene, phase, role), time_in_phase(scene)
-    usual = scene.plan.usual.of(phase, role)
-    by_usual = None if usual is None else max(usual - spent, timedelta())
+    by_bar, usual = _left_by_bar(scene), scene.plan.usual.of(*current_phase(scene))
+    if by_bar is not None:
+        return by_bar
+    return None if usual is None else max(usual - time_in_phase(scene), timedelta())
+
+
+def _left_by_bar(scene: Scene) -> timedelta | None:
+    """By the bar's rate, or by that of the disk; a full bar is not the end of the phase."""
+    here = current_phase(scene)
+    record = record_of(scene, *here)
     bar = record.progress if record is not None else None
+    if bar is None and here == _READS:
+        left = [left_to_read(each.trace) for each in scene.state.members.values()]
+        return max((each for each in left if each), default=None)
     if bar is None or not 0 < bar.done < bar.total:
-        return by_usual  # a full bar is not the end of the phase
-    return spent * ((bar.total - bar.done) / bar.done)
+        return None
+    return time_in_phase(scene) * ((bar.total - bar.done) / bar.done)
+
+
+def _measured(scene: Scene) -> str:
+    """What is read from disk while weights load, host by host where there are several."""
+    if current_phase(scene) != _READS or scene.state.verdict is not None:
+        return ""
+    several = len(scene.plan.members) > 1
+    told = {name: say_reading(scene.state.members[name].trace) for name in scene.plan.members}
+    named = [f"{host_of(name)}: {words}" if several else words for name, words in told.items() if words]
+    return "; ".join(named)
+
+
+def _share(scene: Scene) -> float | None:
+    """How much of the weights was read; only where the log shows no bar that says it better."""
+    here = current_phase(scene)
+    record = record_of(scene, *here)
+    if here != _READS or (record is not None and record.progress is not None):
+        return None
+    shares = [member.trace.share for member in scene.state.members.values()]
+    known = [share for share in shares if share is not None]
+    return min(known) if known and len(known) == len(shares) else None
 
 
 def _lost(scene: Scene) -> str | None:
@@ -258,9 +322,26 @@ def notes_of(scene: Scene) -> tuple[str, ...]:
         notes.append(f"the engine says ready; {missing}" if missing else "the engine says ready")
     if state.proof.since is not None and state.proof.answer and state.proof.answer.listener is None:
         notes.append("the host does not tell whose socket listens on the port")
+    notes += _quiet_notes(scene)
     if any(each.unit is not None and each.unit.need_daemon_reload for each in state.members.values()):
         notes.append("the unit file changed on disk and systemd has not read it anew (daemon-reload)")
+    if state.verdict is None and (unseen := _unseen(scene)):
+        notes.append(f"the host does not tell: {', '.join(unseen)}")
     return tuple(dict.fromkeys(notes))
+
+
+def _quiet_notes(scene: Scene) -> list[str]:
+    """While nothing new is logged: what the host measures meanwhile."""
+    if scene.state.verdict is not None or pace(scene) is not Pace.QUIET:
+        return []
+    told = [sentence for member in scene.state.members.values() for sentence in say_evidence(member.trace)]
+    silent = spell_duration(scene.state.silence.lasts(scene.now))
+    return [f"nothing new for {silent}: {'; '.join(told)}"] if told else []
+
+
+def _unseen(scene: Scene) -> list[str]:
+    samples = (member.trace.sample for member in scene.state.members.values())
+    return list(dict.fromkeys(why for sample in samples if sample is not None for why in sample.refused))
 
 
 def evidence_of(scene: Scene) -> tuple[str, ...]:
@@ -268,7 +349,11 @@ def evidence_of(scene: Scene) -> tuple[str, ...]:
     told: list[str] = []
     for name in scene.plan.members:
         where = f"{host_of(name)}: " if len(scene.plan.members) > 1 else ""
-        told += [f"{where}{sentence}" for sentence in _counters(scene.state.members[name])]
+        member = scene.state.members[name]
+        told += [f"{where}{sentence}" for sentence in say_evidence(member.trace) or _counters(member)]
+    waits = current_phase(scene)[0] in _COLLECTIVE
+    if waits and any(is_spinning(member.trace) for member in scene.state.members.values()):
+        told.append("it looks like a collective that waits for a rank")
     return tuple(told)
 
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bot.core.actions import Noticed, StallReported
+from bot.core.actions import Noticed, StallReported, UploadStacks
 from bot.core.readiness import missing_proof
 from bot.core.startup_end import fail_with
 from bot.core.startup_members import not_carried_out
-from bot.core.startup_view import evidence_of, host_of, patience_now, record_of, time_in_phase
+from bot.core.startup_view import (
+    evidence_of,
+    host_of,
+    last_moved,
+    patience_now,
+    record_of,
+    time_in_phase,
+)
 from bot.core.words import end_sentence, name_doing, spell_duration
 
 if TYPE_CHECKING:
@@ -43,11 +50,22 @@ def check_limit(turn: Turn, now: datetime) -> None:
 def check_silence(turn: Turn, now: datetime) -> None:
     silence, patience = turn.state.silence, patience_now(turn.scene(now))
     waits = turn.state.proof.since is not None or turn.state.fall is not None
-    if waits or silence.stalled or not silence.exceeds(patience, now):
+    if waits or silence.stalled or not silence.exceeds(patience, now, moved=last_moved(turn.state)):
         return
     silence.stalled = silence.told = True
     turn.say(_stall(turn, patience, now))
     turn.upload("The whole log of this start up to the stall.")
+    _order_stacks(turn)
+
+
+def _order_stacks(turn: Turn) -> None:
+    samples = {name: member.trace.sample for name, member in turn.state.members.items()}
+    processes = {
+        name: sample.ranks for name, sample in samples.items() if sample is not None and sample.ranks
+    }
+    if processes:
+        turn.state.sequence += 1
+        turn.order(UploadStacks(turn.state.sequence, processes))
 
 
 def _stall(turn: Turn, patience: timedelta, now: datetime) -> StallReported:
@@ -60,6 +78,7 @@ def _stall(turn: Turn, patience: timedelta, now: datetime) -> StallReported:
         silent=turn.state.silence.lasts(now),
         patience=patience,
         in_phase=time_in_phase(scene),
+        longest=turn.plan.usual.longest_silence(phase, role),
         progress=record.progress if record is not None else None,
         lagging=tracker.lagging(),
         ranks=tracker.places(),

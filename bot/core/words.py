@@ -131,6 +131,14 @@ def spell_estimate(span: timedelta) -> str:
     return f"about {hours} h {rest} min" if rest else f"about {hours} h"
 
 
+def spell_span(least: timedelta, most: timedelta) -> str:
+    """An estimate that says how sure it is: `about 4 to 6 min`; one number where both round to it."""
+    low, high = (round(max(span.total_seconds(), 0.0) / _MINUTE) for span in (least, most))
+    if low == high or high > _NEARLY_AN_HOUR:
+        return spell_estimate(most if high <= 1 else (least + most) / 2)
+    return f"about {low} to {high} min" if low else f"up to {high} min"
+
+
 def spell_usual(took: timedelta, usual: timedelta | None) -> str:
     """`5m04s (usual 5m10s)`, or the duration alone where no usual is known."""
     told = spell_duration(took)

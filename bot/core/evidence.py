@@ -1,0 +1,206 @@
+"""What a host measures of a unit that starts: one sample, and how to read the answers it is made from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from bot.core.events import InvocationId, Rank
+from bot.core.unit import parse_show, read_properties
+
+SAMPLE_PROPERTIES: tuple[str, ...] = (
+    "InvocationID",
+    "ControlGroup",
+    "CPUUsageNSec",
+    "MemoryCurrent",
+    "TasksCurrent",
+    "IOReadBytes",
+)
+# For grep -o -E over /proc/PID/{cmdline,io,maps}: what is asked of a process, and nothing else of its command
+# line, which may hold a key. Titles are set by the engines: `sglang::scheduler_TP5`, `VLLM::Worker_TP3`.
+PROCESS_PATTERN = (
+    r"^(sglang|VLLM)::[A-Za-z0-9_]+|^read_bytes: [0-9]+|\bmodel-[0-9]{5}-of-[0-9]{5,6}\.safetensors"
+)
+
+_FACT = re.compile(r"^/proc/([0-9]{1,10})/(cmdline|io|maps):(.*)$", re.MULTILINE)
+_REFUSED = re.compile(r"/proc/[0-9]+/(io|maps): (?:Permission denied|Operation not permitted)")
+_TITLE = re.compile(r"(?:sglang::scheduler|VLLM::Worker)((?:_[A-Z_]+?[0-9]+)+)")
+_PLACE = re.compile(r"_((?:ATTN_|MOE_)?[A-Z]+)([0-9]+)")
+_SHARD = re.compile(r"model-([0-9]+)-of-([0-9]+)")
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSeen:
+    """A process of the unit that goes by a title of its own; `rank` as the log names it, where it is one."""
+
+    pid: int
+    title: str
+    rank: Rank | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardMapped:
+    """The furthest file of the weights that a process has mapped: the 12th of 64."""
+
+    number: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Bytes, and per cent of the last moments; None where the driver does not tell."""
+
+    index: int
+    used: int | None
+    total: int | None
+    utilisation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at a unit, begun `at`, by our clock.
+
+    Every value may be missing; `refused` names in plain words what the host does not let us see. `processes`
+    is None where they could not be listed, `read` is in bytes since the start, `model_size` in bytes on disk.
+    """
+
+    at: datetime
+    invocation: InvocationId | None = None
+    cpu: timedelta | None = None
+    memory: int | None = None
+    tasks: int | None = None
+    read: int | None = None
+    processes: tuple[ProcessSeen, ...] | None = None
+    shard: ShardMapped | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    model_size: int | None = None
+    refused: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> dict[Rank, int]:
+        """The processes that are ranks, by their names, with their pids."""
+        return {each.rank: each.pid for each in self.processes or () if each.rank is not None}
+
+    @property
+    def gpu_memory(self) -> int | None:
+        """Bytes used on all of them."""
+        told = [gpu.used for gpu in self.gpus or () if gpu.used is not None]
+        return sum(told) if told else None
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What `systemctl show` says about the unit, and where its processes are."""
+
+    group: str = ""
+    invocation: InvocationId | None = None
+    cpu: timedelta | None = None
+    memory: int | None = None
+    tasks: int | None = None
+    read: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What /proc says about the processes of a unit; `refused` names the files that were not to be read."""
+
+    processes: tuple[ProcessSeen, ...] = ()
+    read: int | None = None
+    shard: ShardMapped | None = None
+    refused: frozenset[str] = frozenset()
+
+
+def parse_counters(text: str) -> Counters:
+    """`systemctl show -p …`; what is `[not set]` is None."""
+    unit = parse_show(text)
+    group = read_properties(text).get("ControlGroup", "")
+    return Counters(
+        group=group if re.fullmatch(r"(?:/[^/\0]+)+", group) and "/../" not in f"{group}/" else "",
+        invocation=unit.invocation,
+        cpu=unit.cpu,
+        memory=unit.memory,
+        tasks=unit.tasks,
+        read=unit.read,
+    )
+
+
+def parse_pids(text: str) -> tuple[int, ...]:
+    """One a line, as in cgroup.procs; each once, in order."""
+    return tuple(dict.fromkeys(int(word) for word in text.split() if re.fullmatch(r"[1-9][0-9]{0,9}", word)))
+
+
+def parse_processes(out: str, complaints: str) -> Facts:
+    """What grep found in the files of /proc, and which it was not let into."""
+    processes: dict[int, ProcessSeen] = {}
+    reads: list[int] = []
+    shards: set[tuple[int, int]] = set()
+    for pid, kind, text in _FACT.findall(out):
+        match kind:
+            case "cmdline":
+                processes.setdefault(int(pid), ProcessSeen(int(pid), text, read_title(text)))
+            case "io":
+                reads.append(int(text.rpartition(" ")[2]))
+            case _:
+                shards.update((int(number), int(total)) for number, total in _SHARD.findall(text))
+    refused = frozenset(_REFUSED.findall(complaints))
+    return Facts(
+        processes=tuple(processes.values()),
+        read=sum(reads) if reads and "io" not in refused else None,
+        shard=_furthest(shards),
+        refused=refused,
+    )
+
+
+def read_title(title: str) -> Rank | None:
+    """`sglang::scheduler_DP0_TP5` → "DP0 TP5", as lines of the log are tagged; None for what is no rank."""
+    found = _TITLE.match(title)
+    if found is None:
+        return None
+    return Rank(" ".join("".join(part) for part in _PLACE.findall(found[1])))
+
+
+def _furthest(shards: set[tuple[int, int]]) -> ShardMapped | None:
+    """Of the target's files, which are the most. All mapped at once tell nothing about how far it is."""
+    if not shards:
+        return None
+    most = max(total for _, total in shards)
+    numbers = {number for number, total in shards if total == most}
+    return None if len(numbers) * 2 > most > 1 else ShardMapped(max(numbers), most)
+
+
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """`0, 75612, 81559, 100` a GPU, memory in MiB, as nvidia-smi prints csv without header and units.
+
+    A value it does not have reads `[N/A]` or `[Not Supported]`; other lines are complaints.
+    """
+    found = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 4 and cells[0].isdigit():  # noqa: PLR2004 - as many as were asked for
+            used, total, busy = (int(cell) if cell.isdigit() else None for cell in cells[1:])
+            found.append(Gpu(int(cells[0]), _bytes(used), _bytes(total), busy))
+    return tuple(found)
+
+
+def _bytes(mebibytes: int | None) -> int | None:
+    return None if mebibytes is None else mebibytes * _MIB
+
+
+def parse_sizes(text: str) -> int | None:
+    """The sum of one size a line; None where no file was found."""
+    sizes = [int(word) for word in text.split() if word.isdigit()]
+    return sum(sizes) or None
+
+
+# Quoted or bare, with a dash or an underscore, in a dict, in a call or on a command line.
+_MODEL = re.compile(r"\bmodel(?:[_-]path)?['\"]?\s*[=:\s]\s*['\"]?(/[^'\",\s)}]+)")
+
+
+def read_model_path(reading: str) -> str | None:
+    """Where the weights lie, from the line in which an engine prints its arguments; None for a hub's name."""
+    if "args" not in reading and "config" not in reading:
+        return None
+    found = _MODEL.search(reading)
+    return found[1] if found is not None and "/../" not in found[1] else None
