@@ -21,6 +21,7 @@ from bot.clients.store import Store
 from bot.clock import Clock
 from bot.core.events import HostName, ServiceName
 from bot.core.redact import Redactor
+from bot.errands import Errands
 from bot.errors import ConfigurationInvalid, SlackError, SlackRefused
 from bot.ground import Ground
 from bot.schedule import Schedule
@@ -151,6 +152,7 @@ class App:
             tasks=self.tasks,
             client=client,
             accounts=Accounts(ground),
+            errands=Errands(ground, startups),
         )
 
     async def _hear(self, client: AsyncWebClient, parts: Parts, *, listen: Listen | None) -> None:

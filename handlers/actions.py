@@ -30,6 +30,7 @@ _PLAIN = {
     "unwatch": Word.UNWATCH,
     "restart": Word.RESTART,
     "stop": Word.STOP,
+    "reload": Word.RELOAD,
 }
 _CONFIRMABLE = {"restart": Word.RESTART, "start": Word.START, "stop": Word.STOP}
 

@@ -6,11 +6,20 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 import structlog
 
-from bot.core.access import ALWAYS_ALLOWED, Asking, Denied, is_operator, judge, named_groups, visible_services
+from bot.core.access import (
+    ALWAYS_ALLOWED,
+    FOR_STARTERS,
+    Asking,
+    Denied,
+    is_operator,
+    judge,
+    named_groups,
+    visible_services,
+)
 from bot.core.answers import (
     render_busy,
     render_confirmation,
@@ -152,10 +161,13 @@ class Dialogue:
         await self._do(command, speaker=speaker, voice=voice, confirmed=confirmed)
 
     async def _starter(self, command: Command) -> UserId | None:
-        if command.verb is not Word.UNWATCH or command.service is None:
+        if command.verb not in FOR_STARTERS or command.service is None:
             return None
         held = await self._parts.store.holder(command.service)
-        return None if held is None else held.by
+        if held is not None or command.verb is Word.UNWATCH:
+            return None if held is None else held.by
+        newest = await self._parts.store.history(command.service, 1)
+        return newest[0].by if newest else None
 
     async def _do(self, command: Command, *, speaker: Speaker, voice: Voice, confirmed: bool) -> None:
         service = command.service
@@ -172,6 +184,8 @@ class Dialogue:
                 await self._history(service, speaker=speaker, voice=voice)
             case Word.WHY:
                 await voice.tell(render_why(await self._parts.accounts.why(service)))
+            case Word.SMOKE | Word.RELOAD:
+                await self._errand(command.verb, service, speaker=speaker, voice=voice)
             case Word.UNWATCH:
                 followed = await self._parts.startups.unwatch(service, speaker.user)
                 told = "No longer following" if followed else "Nothing is being followed of"
@@ -215,6 +229,21 @@ class Dialogue:
         )
         if refused is not None:
             await voice.tell(render_sentence(refused))
+
+    async def _errand(
+        self, verb: Literal[Word.SMOKE, Word.RELOAD], service: ServiceName, *, speaker: Speaker, voice: Voice
+    ) -> None:
+        """Answered in the thread it was asked in, else in private."""
+        errands = self._parts.errands
+        if verb is Word.SMOKE:
+            await voice.tell(render_sentence(f"Running the smoke test of `{service}`."))
+            answer = await errands.smoke(service)
+        else:
+            answer = await errands.reload(service)
+        if speaker.channel is None or speaker.thread_ts is None:
+            await voice.tell(answer)
+        else:
+            await errands.post(answer, by=speaker.user, channel=speaker.channel, thread_ts=speaker.thread_ts)
 
     async def _history(self, service: ServiceName, *, speaker: Speaker, voice: Voice) -> None:
         """The table in private; the picture, which Slack shows nobody alone, where it was asked for."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from datetime import datetime, timedelta
 
+    from bot.core.blocks import Message
     from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
     from bot.core.request import Request, RequestAnswer, StatusView
     from bot.core.retrospect import HistoryView, WhyView
@@ -56,6 +57,21 @@ class Accounts(Protocol):
         self, view: HistoryView, *, by: UserId, channel: ChannelId, thread_ts: MessageTs | None
     ) -> None:
         """Sends its picture as a file into the channel or thread, where there is something to draw."""
+
+
+class Errands(Protocol):
+    """What is done at once and leads to no startup. Everything here may raise a KimiError."""
+
+    async def smoke(self, service: ServiceName, /) -> Message:
+        """Runs the smoke test: its numbers, or why it did not run."""
+
+    async def reload(self, service: ServiceName, /) -> Message:
+        """Lets systemd read its unit files anew on each host of the service."""
+
+    async def post(
+        self, message: Message, /, *, by: UserId, channel: ChannelId, thread_ts: MessageTs
+    ) -> None:
+        """Sends an answer into a thread, where all can read it."""
 
 
 class Holding(Protocol):
@@ -122,3 +138,4 @@ class Parts:
     tasks: Tasks
     client: Web
     accounts: Accounts
+    errands: Errands

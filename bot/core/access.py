@@ -13,9 +13,9 @@ from bot.core.events import ChannelId, ServiceName, UserId
 if TYPE_CHECKING:
     from config.services import Configuration
 
-_FOR_OPERATORS = frozenset({Word.RESTART, Word.START, Word.STOP})
-_FOR_STARTERS = frozenset({Word.UNWATCH})  # also for whoever started it
-ALWAYS_ALLOWED = frozenset(Word) - _FOR_OPERATORS - _FOR_STARTERS  # where kimi listens at all
+_FOR_OPERATORS = frozenset({Word.RESTART, Word.START, Word.STOP, Word.RELOAD})
+FOR_STARTERS = frozenset({Word.UNWATCH, Word.SMOKE})  # also for whoever started it; a smoke test costs
+ALWAYS_ALLOWED = frozenset(Word) - _FOR_OPERATORS - FOR_STARTERS  # where kimi listens at all
 
 
 class Denial(StrEnum):
@@ -64,14 +64,14 @@ def judge(configuration: Configuration, asking: Asking) -> Denied | None:
     if asking.channel is not None and not _heard(configuration, asking.channel, asking.service):
         heard = heard_channels(configuration, asking.service)
         return Denied(Denial.CHANNEL, asking.verb, asking.service, channels=heard)
-    if asking.verb in _FOR_STARTERS and asking.user == asking.starter:
+    if asking.verb in FOR_STARTERS and asking.user == asking.starter:
         return None
     if asking.verb in ALWAYS_ALLOWED or asking.service is None:
         return None
     if is_operator(configuration, asking.user, asking.service, asking.groups):
         return None
     people, groups = _who_may(configuration, asking.service, asking.groups)
-    if asking.verb in _FOR_STARTERS and asking.starter is not None and asking.starter not in people:
+    if asking.verb in FOR_STARTERS and asking.starter is not None and asking.starter not in people:
         people = (asking.starter, *people)
     return Denied(Denial.OPERATOR, asking.verb, asking.service, people, groups)
 

@@ -59,7 +59,14 @@ _HELP: dict[Word, str] = {
     Word.RESTART: "`restart [service] [reason]`: restart it and tell the startup in a thread",
     Word.START: "`start [service] [reason]`: start it and tell the startup in a thread",
     Word.STOP: "`stop [service] [reason]`: stop it; it stays down until started",
+    Word.SMOKE: "`smoke [service]`: run the smoke test now; also for who started it last",
+    Word.RELOAD: "`reload [service]`: let systemd read its unit files anew (`daemon-reload`)",
     Word.HELP: "`help`: this",
+}
+_TOUCHING: dict[Word, str] = {
+    Word.UNWATCH: "steer the watch of",
+    Word.SMOKE: "run the smoke test of",
+    Word.RELOAD: "reload the units of",
 }
 _STANDING: dict[Standing, str] = {
     Standing.SERVING: f"*{Searched.HEALTHY}*",
@@ -86,14 +93,14 @@ def render_sentence(sentence: str) -> Message:
 
 def render_help(*, services: Sequence[ServiceName], operated: Sequence[ServiceName]) -> Message:
     """What this person may do in this channel; `operated` are the services they may restart."""
-    changes = {Word.RESTART, Word.START, Word.STOP}
+    changes = {Word.RESTART, Word.START, Word.STOP, Word.SMOKE, Word.RELOAD}
     looks = "\n".join(text for word, text in _HELP.items() if word not in changes)
     names = join_within([say_code(name) for name in services], 800, separator=", ")
     blocks = [section(f"Services here: {names}\n{looks}")]
     if operated:
         where = "" if len(operated) == len(services) else f", for {_codes(operated)}"
         blocks.append(
-            section(f"As an operator{where}:\n" + "\n".join(_HELP[word] for word in sorted(changes)))
+            section(f"As an operator{where}:\n" + "\n".join(_HELP[word] for word in Word if word in changes))
         )
     blocks.append(context("In a thread, mention me: the service of that thread may be left out."))
     words = [word for word in Word if operated or word not in changes]
@@ -128,7 +135,7 @@ def _not_operator(denied: Denied) -> str:
     asked = join_names([*people, *(mention_group(group) for group in denied.groups[:10])], last="or")
     about = say_code(denied.service) if denied.service else "that"
     who = f"that may {asked}. Ask one of them here." if asked else "nobody is named as an operator who may."
-    doing = "steer the watch of" if denied.verb is Word.UNWATCH else denied.verb
+    doing = _TOUCHING.get(denied.verb, str(denied.verb))
     return f"You can look but not {doing} {about}: {who} Nothing was done."
 
 

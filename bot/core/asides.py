@@ -84,7 +84,7 @@ def make_reload_button(view: StartupView) -> Element:
 
 def render_marker(reply: MarkerSeen) -> Message:
     hit = reply.hit
-    others = f", and {count(hit.others, 'line')} more since the last time it was told" if hit.others else ""
+    others = f", and {count(hit.others, 'more line')} like it" if hit.others else ""
     told = f"{say_name(hit.name)} seen{others}:"
     shown = "\n".join(fit(line, 1_200, escaped=False) for line in hit.lines)
     return make_message(told, section(told, 600), preformatted(shown, 5_000))

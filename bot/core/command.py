@@ -35,6 +35,8 @@ class Word(StrEnum):
     LOGS = "logs"
     HISTORY = "history"
     WHY = "why"
+    SMOKE = "smoke"
+    RELOAD = "reload"
     HELP = "help"
 
 
@@ -61,7 +63,6 @@ Parsed: TypeAlias = Command | Misunderstood
 
 # Verbs people will try, and the working one that comes nearest to what they want.
 _NEAREST = {
-    "smoke": Word.STATUS,
     "incidents": Word.STATUS,
     "ack": Word.STATUS,
     "mute": Word.UNWATCH,

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bot.clock import Clock
-    from bot.practice.journal import Stream
 
 EXITED, KILLED, DUMPED = 1, 2, 3
 _CLEAN_SIGNALS = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE}
@@ -24,6 +25,7 @@ class Exit:
 
     code: int
     status: int
+    because: str | None = None  # a result that the code does not tell: "oom-kill"
 
     @property
     def clean(self) -> bool:
@@ -33,6 +35,8 @@ class Exit:
 
     @property
     def result(self) -> str:
+        if self.because is not None:
+            return self.because
         if self.clean:
             return "success"
         return {EXITED: "exit-code", KILLED: "signal", DUMPED: "core-dump"}[self.code]
@@ -61,15 +65,47 @@ class Meter:
         self._since = clock.now()
         self._cores = 0.0
         self._reading = 0.0
+        self._growing = 0.0
         self._cpu = 0.0
         self._read = 0.0
+        self._read_most = float("inf")
+        self._gpu = 0.0
         self.tasks = 1
+        self.gpus = 8
+        self.utilisation = 0  # per cent
 
-    def set(self, *, cores: float | None = None, reading: float | None = None) -> None:
-        """From now on: busy cores, bytes a second from disk."""
+    def set(
+        self,
+        *,
+        cores: float | None = None,
+        reading: float | None = None,
+        growing: float = 0.0,
+        most: float | None = None,
+    ) -> None:
+        """From now on: busy cores, bytes a second from disk, and onto each GPU besides what is read.
+
+        `most`: where reading ends, in bytes since the start.
+        """
         self._count()
         self._cores = self._cores if cores is None else cores
         self._reading = self._reading if reading is None else reading
+        self._growing = growing
+        self._read_most = self._read_most if most is None else most
+
+    def hold(self, gpu: float) -> None:
+        """So many more bytes on each GPU at once."""
+        self._gpu += gpu
+
+    @property
+    def reads(self) -> bool:
+        self._count()
+        return self._reading > 0 and self._read < self._read_most
+
+    @property
+    def gpu_bytes(self) -> int:
+        """Used on each GPU."""
+        self._count()
+        return int(self._gpu)
 
     def credit(self, *, cores: float, since: datetime) -> None:
         """What was used before the practice began."""
@@ -95,18 +131,40 @@ class Meter:
         passed = (now - self._since).total_seconds()
         self._since = now
         self._cpu += self._cores * passed
-        self._read += self._reading * passed
+        before = self._read
+        self._read = max(before, min(before + self._reading * passed, self._read_most))
+        self._gpu += (self._read - before) / self.gpus + self._growing * passed
+
+
+class Output(Protocol):
+    """Where stdout and stderr go: the journal, or a file."""
+
+    def write(self, data: bytes, *, pid: int, comm: str, at: datetime | None = None) -> None: ...
+    def close(self) -> None: ...
 
 
 class Process:
     """One run of the program: its main process and what hangs on it."""
 
-    def __init__(self, *, pid: int, invocation: str, stream: Stream, meter: Meter, began: datetime) -> None:
+    def __init__(
+        self,
+        *,
+        pid: int,
+        invocation: str,
+        stream: Output,
+        meter: Meter,
+        began: datetime,
+        command_line: str = "",
+        kernel: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self.command_line = command_line
+        self.kernel = kernel  # what the kernel says meanwhile
         self.pid = pid
         self.invocation = invocation
         self.stream = stream
         self.meter = meter
         self.began = began
+        self.ranks: dict[int, int] = {}  # pids of the processes that are ranks
         self.terminated = asyncio.Event()  # SIGTERM was sent
 
     def write(self, data: bytes, *, pid: int, comm: str, at: datetime | None = None) -> None:
@@ -132,7 +190,13 @@ class UnitFile:
     start_limit: int = 5
     start_limit_interval: timedelta = timedelta(seconds=10)
     io_accounting: bool = False
-    command_line: str = "/opt/sglang/bin/python -m sglang.launch_server"
+    command_line: str = (
+        "/opt/sglang/bin/python -m sglang.launch_server --model-path /models/kimi-k2.5 --tp-size 8 "
+        "--mem-fraction-static 0.85 --reasoning-parser kimi_k2 --tool-call-parser kimi_k2"
+    )
+    environment: tuple[str, ...] = ("NCCL_DEBUG=WARN", "HF_TOKEN=hf_practice0token1of2no3use")
+    drop_ins: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ("sglang-0.5.8.post1", "torch-2.9.1")  # beside the interpreter
 
     @property
     def cgroup(self) -> str:

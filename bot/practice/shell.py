@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from bot.practice.instruments import Instruments
 from bot.practice.journalctl import UNREADABLE, Reader, Refused, parse_query
 from bot.practice.systemctl import Answer, answer_systemctl
 
@@ -22,7 +23,10 @@ Write = Callable[[str], Awaitable[None]]
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_VERBS = {"start", "stop", "restart"}
+LOG_SCRIPT = "kimi-log"  # `$0` of the script that reads a log file
+_VERBS = {"start", "stop", "restart", "daemon-reload"}
+_DRIVER = "/sys/module/nvidia/version"
+_SITE = "python3.11/site-packages"
 
 
 @dataclass(slots=True)
@@ -35,6 +39,9 @@ class Unkindness:
     unit_unknown: bool = False
     cut_after_verb: bool = False  # a verb is carried out, and the link is lost before the answer
     no_forwarding: bool = False
+    processes_closed: bool = False  # /proc/PID/io and maps are another user's
+    no_nvidia_smi: bool = False
+    no_py_spy: bool = False
 
 
 class LinkCut(Exception):
@@ -43,13 +50,20 @@ class LinkCut(Exception):
 
 class Shell:
     def __init__(
-        self, units: dict[str, Unit], journal: Journal, engines: Sequence[Engine], unkind: Unkindness
+        self,
+        units: dict[str, Unit],
+        journal: Journal,
+        engines: Sequence[Engine],
+        unkind: Unkindness,
+        *,
+        gpus: int = 8,
     ) -> None:
         self.commands: list[tuple[str, ...]] = []  # every argument list that was run, in order
         self._units = units
         self.journal = journal
         self._engines = engines
         self.unkind = unkind
+        self._instruments = Instruments(units, unkind, gpus=gpus)
 
     async def run(self, command: str, write: Write) -> Answer:
         """Carry one command line out; what streams goes through `write`, the rest is in the answer."""
@@ -67,7 +81,8 @@ class Shell:
             return Answer(
                 0, "User kimi may run the following commands on llm-two:\n    (root) NOPASSWD: ALL\n"
             )
-        return await self._dispatch(words, write, root=root)
+        measured = self._instruments.answer(words, root=root)
+        return measured or await self._dispatch(words, write, root=root)
 
     async def _dispatch(self, words: list[str], write: Write, *, root: bool) -> Answer:
         name = PurePosixPath(words[0]).name if words else ""
@@ -78,8 +93,10 @@ class Shell:
                 return await self._journalctl(rest, write)
             case "ss", rest:
                 return self._ss(rest)
-            case "cat", [path] if path == _BOOT_ID:
-                return Answer(output=_dashed(self.journal.boot) + "\n")
+            case "sh", ["-c", _, name, path, *rest] if name == LOG_SCRIPT:
+                return await self._log_file(path, rest, write)
+            case "cat" | "find", [path, *_] if name == "find" or path in {_DRIVER, _BOOT_ID}:
+                return self._look(path)
             case _:
                 return Answer(127, error=f"sh: 1: {name}: not found\n")
 
@@ -105,6 +122,24 @@ class Shell:
         except Refused as refusal:
             return Answer(1, error=f"{refusal}\n")
         return Answer()
+
+    async def _log_file(self, path: str, words: list[str], write: Write) -> Answer:
+        files = (unit.log for unit in self._units.values() if unit.log is not None)
+        file = next((file for file in files if file.path == path), None)
+        return Answer(66) if file is None else await file.read(words, write)
+
+    def _look(self, path: str) -> Answer:
+        """What stands in a file, or in a library: the packages of units whose interpreter is beside it."""
+        if path == _BOOT_ID:
+            return Answer(output=_dashed(self.journal.boot) + "\n")
+        if path == _DRIVER:
+            # The other driver's file is not there: so the whole fails, and prints what there is.
+            return Answer(1, output="570.124.06\n", error="cat: No such file or directory\n")
+        home = path.removesuffix("/lib")
+        files = [unit.file for unit in self._units.values()]
+        own = (file for file in files if file.command_line.startswith(f"{home}/bin/"))
+        names = (f"{path}/{_SITE}/{package}.dist-info\n" for file in own for package in file.packages)
+        return Answer(output="".join(names))
 
     def _ss(self, words: list[str]) -> Answer:
         """Listening TCP sockets with their cgroup, as iproute2 6.1 prints them to a plain user."""

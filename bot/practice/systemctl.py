@@ -33,6 +33,7 @@ _DEAD: dict[str, str] = {
     "ActiveState": "inactive",
     "SubState": "dead",
     "FragmentPath": "",
+    "DropInPaths": "",
     "UnitFileState": "",
     "InvocationID": "",
     "Job": "",
@@ -67,6 +68,8 @@ def answer_systemctl(words: Sequence[str], units: dict[str, Unit], *, user: bool
             return _submit(verb, name, units, options)
         case ["show", *rest]:
             return _show(rest, units, user=user)
+        case ["daemon-reload"]:
+            return _reload(units)
         case ["is-active", name]:
             unit = units.get(name)
             active = "inactive" if unit is None else unit.active
@@ -86,6 +89,12 @@ def _submit(verb: JobVerb, name: str, units: dict[str, Unit], options: list[str]
     if "--no-block" not in options:
         return Answer(1, error="practice: only --no-block is played here, a bot never waits for a job\n")
     unit.submit(verb)
+    return Answer()
+
+
+def _reload(units: dict[str, Unit]) -> Answer:
+    for unit in units.values():
+        unit.reload()
     return Answer()
 
 
@@ -145,11 +154,24 @@ def properties(unit: Unit, *, user: bool = False) -> dict[str, str]:
         "ActiveState": unit.active,
         "SubState": unit.sub,
         "FragmentPath": f"/etc/systemd/{'user' if user else 'system'}/{file.name}",
+        "DropInPaths": " ".join(file.drop_ins),
+        "ExecStart": _exec_start(file.command_line),
+        "Environment": " ".join(file.environment),
+        "NeedDaemonReload": "no" if unit.edited is None else "yes",
         "UnitFileState": "enabled",
         "InvocationID": unit.invocation or "",
         "Job": str(unit.job or ""),
     }
     return found | _accounting(unit) | _stamps(unit)
+
+
+def _exec_start(command_line: str) -> str:
+    """The words joined with blanks, as systemd 252 prints them."""
+    program = command_line.partition(" ")[0]
+    return (
+        f"{{ path={program} ; argv[]={command_line} ; ignore_errors=no ; start_time=[n/a] ; "
+        "stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }"
+    )
 
 
 def _accounting(unit: Unit) -> dict[str, str]:

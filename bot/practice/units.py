@@ -13,11 +13,12 @@ import itertools
 import secrets
 import signal
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from bot.practice.journal import MESSAGE_IDS, Journal, Stream, manager_fields
+from bot.practice.journal import MESSAGE_IDS, Journal, Stream, kernel_fields, manager_fields
+from bot.practice.log_file import FileStream, LogFile
 from bot.practice.process import CODE_NAMES, EXITED, KILLED, Died, Exit, Meter, Process, Program, UnitFile
 
 if TYPE_CHECKING:
@@ -36,9 +37,19 @@ class _Job:
 
 class Unit:
     def __init__(
-        self, file: UnitFile, *, clock: Clock, journal: Journal, program: Program, pids: Iterator[int]
+        self,
+        file: UnitFile,
+        *,
+        clock: Clock,
+        journal: Journal,
+        program: Program,
+        pids: Iterator[int],
+        log: LogFile | None = None,
     ) -> None:
+        """`log`: the file its output goes to, in place of the journal."""
         self.file = file
+        self.log = log
+        self.edited: UnitFile | None = None  # on disk, and not read by systemd yet
         self.clock = clock
         self.journal = journal
         self.pids = pids
@@ -93,6 +104,14 @@ class Unit:
         if self._run is not None and self.process is not None:
             self._fate = result or Exit(KILLED, number)
             self._run.cancel()
+
+    def edit(self, **changes: Any) -> None:
+        """Someone changes the unit file on disk."""
+        self.edited = replace(self.edited or self.file, **changes)
+
+    def reload(self) -> None:
+        """What `daemon-reload` does: what runs goes on as it was started."""
+        self.file, self.edited = self.edited or self.file, None
 
     def resume(self, *, since: datetime) -> None:
         """It has been running since before the practice began."""
@@ -167,10 +186,17 @@ class Unit:
         self.result, self.last_exit = "success", None
         self._timed_out, self._fate = False, None
         self.last_meter = Meter(self.clock)
-        stream = Stream(self.journal, self._stream_fields())
+        to_journal = Stream(self.journal, self._stream_fields())
+        stream = FileStream(self.log) if self.log is not None else to_journal
         pid = self.last_pid = next(self.pids)
         self.process = Process(
-            pid=pid, invocation=self.invocation, stream=stream, meter=self.last_meter, began=now
+            pid=pid,
+            invocation=self.invocation,
+            stream=stream,
+            meter=self.last_meter,
+            began=now,
+            command_line=self.file.command_line,
+            kernel=lambda text: self.journal.append(kernel_fields(text)),
         )
         self.stamps["ExecMainStartTimestamp"] = now
         self.stamps.pop("ExecMainExitTimestamp", None)
@@ -211,6 +237,9 @@ class Unit:
         self.last_exit = exit_
         self.stamps["ExecMainExitTimestamp"] = self.clock.now()
         self.result = "timeout" if self._timed_out else exit_.result
+        if self.result == "oom-kill":
+            told = f"{self.file.name}: A process of this unit has been killed by the OOM killer."
+            self.say("out_of_memory", told, PRIORITY="4")
         if not exit_.clean:
             self._say_exit(exit_)
         if self.result == "success":

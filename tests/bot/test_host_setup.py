@@ -18,7 +18,8 @@ EXAMPLE = Path(__file__).parents[2] / "config" / "kimi.example.toml"
 def test_the_script_allows_exactly_what_the_bot_runs() -> None:
     script = render_host_setup(load_configuration(EXAMPLE), ["kimi-k2.5"])
     assert "kimi ALL=(root) NOPASSWD: /usr/bin/systemctl restart --no-block sglang-kimi.service" in script
-    assert script.count("NOPASSWD") == 3
+    assert "kimi ALL=(root) NOPASSWD: /usr/bin/systemctl daemon-reload\n" in script
+    assert script.count("NOPASSWD") == 4
     assert 'restrict,port-forwarding,permitopen="127.0.0.1:30000"' in script
     assert "systemd-journal" in script
     assert "llm-three" not in script

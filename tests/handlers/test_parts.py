@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bot.accounts import Accounts
     from bot.clients.directory import Directory
     from bot.clients.store import Store
+    from bot.errands import Errands
     from bot.startups import Startups
     from bot.tasks import Tasks
     from config.services import Configuration
@@ -26,8 +27,9 @@ def build(
     tasks: Tasks,
     client: AsyncWebClient,
     accounts: Accounts,
+    errands: Errands,
 ) -> Parts:
-    return Parts(configuration, startups, store, directory, tasks, client, accounts)
+    return Parts(configuration, startups, store, directory, tasks, client, accounts, errands)
 
 
 def test_parts_are_what_they_were_given() -> None:
@@ -39,5 +41,6 @@ def test_parts_are_what_they_were_given() -> None:
         "tasks",
         "client",
         "accounts",
+        "errands",
     )
     assert build.__annotations__["return"] == "Parts"

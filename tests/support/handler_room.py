@@ -17,8 +17,9 @@ from bot.clients.directory import Directory
 from bot.clients.records import Holder, Operation, Outgoing
 from bot.clients.slack import Outbox
 from bot.clients.store import Store
+from bot.core.answers import render_sentence
 from bot.core.blocks import Message
-from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
+from bot.core.events import ChannelId, HostName, MessageTs, OperationId, ServiceName, UserId, Verb
 from bot.core.request import Request, RequestAnswer, Standing, Started, StatusView
 from bot.core.retrospect import HistoryView, WhyView
 from bot.practice.slack import PracticeSlack
@@ -86,6 +87,27 @@ class ScriptedStartups:
         return self.refused
 
 
+class ScriptedErrands:
+    """Remembers what was asked, and answers at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.posted: list[tuple[str, str]] = []  # text and thread
+
+    async def smoke(self, service: ServiceName) -> Message:
+        self.asked.append(f"smoke {service}")
+        return render_sentence("84 tokens/s")
+
+    async def reload(self, service: ServiceName) -> Message:
+        self.asked.append(f"reload {service}")
+        return render_sentence("read anew")
+
+    async def post(self, message: Message, *, by: UserId, channel: ChannelId, thread_ts: MessageTs) -> None:
+        assert by
+        assert channel
+        self.posted.append((message.text, thread_ts))
+
+
 @dataclass
 class ScriptedAccounts:
     """A past as told; remembers the pictures it was asked for."""
@@ -147,6 +169,7 @@ class Room:
     tasks: Tasks
     parts: Parts
     accounts: ScriptedAccounts
+    errands: ScriptedErrands
 
     async def slash(self, user: str, text: str, *, channel: str = OPS) -> Message | None:
         """The answer that came with the acknowledgement."""
@@ -241,12 +264,13 @@ async def open_room(redis_url: str, configuration: Configuration | None = None) 
     store, tasks, startups = await Store.open(redis_url), Tasks(), ScriptedStartups()
     client = web_client(slack)
     app = AsyncApp(client=client, signing_secret=slack.signing_secret)
-    accounts = ScriptedAccounts()
-    parts = Parts(configuration or configure(), startups, store, Directory(client), tasks, client, accounts)
+    accounts, errands = ScriptedAccounts(), ScriptedErrands()
+    directory = Directory(client)
+    parts = Parts(configuration or configure(), startups, store, directory, tasks, client, accounts, errands)
     register(app, parts)
     slack.people.courier = Dispatch(app)
     try:
-        yield Room(slack, app, store, startups, tasks, parts, accounts)
+        yield Room(slack, app, store, startups, tasks, parts, accounts, errands)
         assert slack.refusals == []
         assert slack.warnings == []
     finally:

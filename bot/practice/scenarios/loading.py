@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bot.practice.instruments import SHARDS, WEIGHTS
 from bot.practice.scenarios import sglang_log as log
 from bot.practice.scenarios.stage import MAIN, Scenario, Stage
 
-SHARDS = 64
 _WEIGHT_SECONDS = 286.0
 _LOADED_AFTER = {0: 290, 1: 268, 2: 251, 3: 284, 4: 277, 5: 304, 6: 262, 7: 281}
 _READ_SPEED = 1.9e9
+_DRAFT = 17e9  # bytes of the draft model
 
 
 async def launch(stage: Stage) -> None:
@@ -16,7 +17,9 @@ async def launch(stage: Stage) -> None:
     stage.raw(MAIN, "UserWarning: `launch_server` as a module is kept for old unit files.\n")
     await stage.wait(6)
     engine = stage.engine
-    stage.say(MAIN, log.server_args(port=engine.port, ranks=len(stage.ranks), api_key=engine.api_key))
+    told = log.server_args(port=engine.port, ranks=len(stage.ranks), api_key=engine.api_key)
+    process = stage.process
+    stage.say(MAIN, log.set_arguments(told, process.command_line, seed=process.pid))
     await stage.wait(3)
     stage.say(MAIN, "Using default HuggingFace chat template with detected content format: openai")
 
@@ -34,7 +37,7 @@ async def distributed(stage: Stage) -> None:
 
 
 async def begin_weights(stage: Stage) -> None:
-    stage.busy(cores=9.5, reading=_READ_SPEED / stage.stretch)
+    stage.busy(cores=9.5, reading=_READ_SPEED / stage.stretch, most=WEIGHTS)
     stage.say_all("Load weight begin. avail mem=77.40 GB")
     await stage.wait(2)
     stage.say_all("Using CompressedTensorsWNA16MarlinMoEMethod")
@@ -64,6 +67,7 @@ async def memory(stage: Stage) -> None:
     await stage.wait(3)
     allocated, pooled = log.cache_lines(draft=False)
     stage.say(0, "Using KV cache dtype: torch.bfloat16")
+    stage.process.meter.hold(gpu=47.31e9)
     stage.say_all(allocated)
     await stage.wait(2)
     stage.say_all(pooled)
@@ -105,7 +109,7 @@ async def draft(stage: Stage) -> None:
 
 
 async def _draft_weights(stage: Stage) -> None:
-    stage.busy(cores=6.0, reading=_READ_SPEED / stage.stretch)
+    stage.busy(cores=6.0, reading=_READ_SPEED / stage.stretch, most=WEIGHTS + _DRAFT)
     stage.say_all("Init torch distributed begin.")
     stage.say_all(log.distributed_end(stage.dialect, 0.0))
     stage.say_all("Load weight begin. avail mem=9.13 GB")

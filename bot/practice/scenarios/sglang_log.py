@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -78,6 +79,15 @@ def server_args(*, port: int, ranks: int, api_key: str | None = None) -> str:
     return f"server_args=ServerArgs({flags})".replace("SECRET", api_key or SECRET).replace(
         "BATCHES", str(batches())
     )
+
+
+def set_arguments(line: str, command_line: str, *, seed: int) -> str:
+    """The same line with the flags of the command in it, and a seed as each start draws its own."""
+    flags = re.findall(r"--([a-z][a-z-]*)[ =]([^- ]\S*)", command_line)
+    for name, value in (*flags, ("random_seed", str(seed))):
+        told = value if re.fullmatch(r"[0-9.]+", value) else f"'{value}'"
+        line = re.sub(rf"(?<=[( ]){name.replace('-', '_')}=[^,)]*", f"{name.replace('-', '_')}={told}", line)
+    return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,3 +232,40 @@ CHILD_FAILED_SERVING = (
     "SIGQUIT received. signum=3, frame=<frame at 0x7f21c0>. It usually means one child failed."
 )
 READY = "The server is fired up and ready to roll!"
+
+
+def oom_killer(*, pid: int, cgroup: str) -> tuple[str, ...]:
+    """What the kernel says when the host's memory is used up, as Linux 6 words it."""
+    called = (
+        "sglang::schedul invoked oom-killer: gfp_mask=0x140dca(GFP_HIGHUSER_MOVABLE|__GFP_COMP|__GFP_ZERO), "
+        "order=0, oom_score_adj=0"
+    )
+    chosen = (
+        "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,"
+        f"task_memcg={cgroup},task=sglang::schedul,pid={pid},uid=1000"
+    )
+    killed = (
+        f"Out of memory: Killed process {pid} (sglang::schedul) total-vm:412118536kB, anon-rss:118203944kB, "
+        "file-rss:81920kB, shmem-rss:1048576kB, UID:1000 pgtables:241772kB oom_score_adj:0"
+    )
+    return called, chosen, killed
+
+
+def watchdog_timeout(at: datetime, rank: int) -> str:
+    """As torch prints it, from a thread of C++, without the engine's prefix."""
+    stamp = f"E{at.month}{at:%d %H:%M:%S}.{at.microsecond:06d}271"
+    return (
+        f"[rank{rank}]:[{stamp} ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=1874, OpType=ALLREDUCE, NumelIn=458752, NumelOut=458752, "
+        "Timeout(ms)=600000) ran for 600043 milliseconds before timing out."
+    )
+
+
+def terminated(rank: int) -> tuple[str, ...]:
+    """How an exception of C++ that nobody catches ends a rank."""
+    why = (
+        f"  what():  [PG ID 2 PG GUID 3 Rank {rank}] Process group watchdog thread terminated with "
+        f"exception: [Rank {rank}] Watchdog caught collective operation timeout"
+    )
+    called = "terminate called after throwing an instance of 'c10::DistBackendError'"
+    return called, why, "Fatal Python error: Aborted"

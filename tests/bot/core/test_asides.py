@@ -49,7 +49,7 @@ def test_a_unit_file_that_was_not_read_anew_has_a_button() -> None:
 def test_a_marker_is_told_with_its_lines_and_how_many_more_there_were() -> None:
     message = render_marker(MarkerSeen(Hit("DIAG", ("a", "b ``` <!here>", "DIAG"), 2, others=17)))
     assert_sendable(message)
-    assert message.text == "*DIAG* seen, and 17 lines more since the last time it was told:"
+    assert message.text == "*DIAG* seen, and 17 more lines like it:"
     assert preformatted(message) == "a\nb ``` <!here>\nDIAG"
     assert render_marker(MarkerSeen(Hit("DIAG", ("x",), 0))).text == "*DIAG* seen:"
 
