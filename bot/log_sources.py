@@ -23,10 +23,8 @@ log = structlog.get_logger()
 
 _FIRST_RETRY = 0.5  # real seconds; doubled up to the longest
 _LONGEST_RETRY = 15.0
-_BEHIND = (
-    0.5  # real seconds a file's lines wait, so that systemd's word about the start they belong to is first
-)
-_BACKLOG_BEHIND = 2.0  # the same for what was written while nobody looked: the journal has its own to bring
+# Real seconds what was written while nobody looked waits: the journal says which start it belongs to.
+_JOURNAL_FIRST = 1.0
 WATCHED_MOST = 16 << 20  # bytes of a file that are searched for the start that is under way
 
 
@@ -79,16 +77,15 @@ async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple
     """Until the stream ends: whether it brought anything, and why it ended."""
     place = link.log or FilePosition(offset=WATCHED_MOST)
     decoder = LogFileDecoder(redactor, position=place)
-    stream = link.host.follow_log(link.log_file or "", position=place)
+    began = asyncio.get_running_loop().time()
     alive = False
     try:
-        async with aclosing(stream):
+        async with aclosing(link.host.follow_log(link.log_file or "", position=place)) as stream:
             async for data in stream:
-                wait = _BEHIND if alive else _BACKLOG_BEHIND
                 alive = True
                 await _tell_restored(link, inbox)
                 if lines := decoder.feed(data):
-                    await asyncio.sleep(wait)
+                    await asyncio.sleep(began + _JOURNAL_FIRST - asyncio.get_running_loop().time())
                     await _deliver(link, inbox, lines=lines, place=decoder.position)
     except HostError as error:
         return alive, error

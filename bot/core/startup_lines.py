@@ -30,7 +30,9 @@ from bot.core.startup_members import (
     StopForced,
     StopSeen,
     Whose,
+    hold,
     learn_offset,
+    let_go,
     read_new_line,
     read_old_line,
     take_start,
@@ -78,6 +80,7 @@ def take_line(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
 
 def _take_old(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
     member = turn.state.members[name]
+    hold(member, line)
     take_facts(turn, name, read_old_line(turn.plan, member, line), now)
     if member.invocation is None and turn.state.silence.is_new_line(None, line.reading):
         turn.progress(line.reading[:_LINE_LENGTH], now)
@@ -156,6 +159,8 @@ def take_facts(turn: Turn, name: Member, facts: list[Fact], now: datetime) -> No
         match fact:
             case StartSeen():
                 _take_start(turn, fact, now)
+                for line in let_go(turn.plan, turn.state.members[name]):
+                    _take_new(turn, name, line, now)
             case StopSeen():
                 _take_stop(turn, fact.at or host_now(turn.state, now), now)
             case StopForced():

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CARRIED_OUT_WITHIN = timedelta(seconds=60)  # a verb shows a new start or a job by then, or it did nothing
 BEFORE_JUDGING = timedelta(seconds=3)  # an observation may have been under way when the verb was accepted
 PAUSE = timedelta(seconds=2)  # a line after such a pause was just written, not read from a backlog
+HELD = timedelta(seconds=10)
+_MOST_HELD = 256
 _SKEW = timedelta(seconds=5)
 _BAD_LOADS = {
     "not-found": "systemd has no such unit",
@@ -96,6 +98,20 @@ def _whose_by_time(member: MemberState, line: LogLine) -> Whose:
     if line.at is not None and member.begun is not None:
         return Whose.OLD if line.at < member.begun else Whose.WATCHED
     return Whose.OLD if member.provisional else Whose.WATCHED
+
+
+def hold(member: MemberState, line: LogLine) -> None:
+    """A log file may be faster than systemd's word that a new start began: its last seconds are kept."""
+    if line.at is None or line.invocation is not None or member.invocation is not None:
+        return
+    recent = (each for each in member.held if each.at is not None and each.at > line.at - HELD)
+    member.held = [*recent, line][-_MOST_HELD:]
+
+
+def let_go(plan: Plan, member: MemberState) -> list[LogLine]:
+    """Those of the held lines that turn out to be of the start that is watched."""
+    held, member.held = member.held, []
+    return [line for line in held if whose(plan, member, line) is Whose.WATCHED]
 
 
 def read_old_line(plan: Plan, member: MemberState, line: LogLine) -> list[Fact]:

@@ -13,6 +13,7 @@ from bot.core.changes import LastHealthy
 from bot.core.diagnosis import SuspectsState
 from bot.core.events import (
     InvocationId,
+    LogLine,
     Member,
     OperationId,
     PhaseId,
@@ -120,6 +121,7 @@ class MemberState:
     spared: list[int] = field(default_factory=list)  # those of others
     killed: list[str] = field(default_factory=list)  # the kernel's lines about that, the best one first
     begun: datetime | None = None  # the host's clock when the watched start began
+    held: list[LogLine] = field(default_factory=list)  # of a log file, before systemd's word about the start
 
 
 @dataclass(slots=True)

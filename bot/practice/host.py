@@ -15,6 +15,7 @@ import asyncssh
 
 from bot.practice.engine import Engine, Manners
 from bot.practice.journal import Journal
+from bot.practice.log_file import LogFile
 from bot.practice.process import UnitFile
 from bot.practice.program import ScenarioProgram
 from bot.practice.shell import LinkCut, Shell, Unkindness
@@ -73,6 +74,7 @@ class PracticeHost:
         model: str = "kimi-k2.5",
         api_key: str | None = None,
         user_unit: bool = False,
+        log_file: str | None = None,
         manners: Manners | None = None,
     ) -> None:
         self.clock = clock
@@ -86,7 +88,10 @@ class PracticeHost:
         self.program = ScenarioProgram(
             scenario, engine=self.engine, stray=self.stray, clock=clock, pids=pids, cgroup=file.cgroup
         )
-        self.unit = Unit(file, clock=clock, journal=self.journal, program=self.program, pids=pids)
+        self.log = LogFile(clock, log_file) if log_file else None
+        self.unit = Unit(
+            file, clock=clock, journal=self.journal, program=self.program, pids=pids, log=self.log
+        )
         self.unkind = Unkindness()
         self.shell = Shell({UNIT: self.unit}, self.journal, (self.engine, self.stray), self.unkind)
         self._keys: Keys | None = None

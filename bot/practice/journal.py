@@ -283,6 +283,19 @@ def _size(count: int) -> str:
     return f"{count}B" if count < _KIBI else f"{count / _KIBI:.1f}K"
 
 
+def kernel_fields(message: str) -> dict[str, bytes]:
+    """The fields of a line of the kernel."""
+    named = {
+        "MESSAGE": message,
+        "PRIORITY": "3",
+        "SYSLOG_IDENTIFIER": "kernel",
+        "SYSLOG_FACILITY": "0",
+        "_TRANSPORT": "kernel",
+        "_HOSTNAME": "llm-two",
+    }
+    return {name: value.encode() for name, value in named.items()}
+
+
 def manager_fields(
     message: str, *, unit: str, user: bool, invocation: str | None, extra: Mapping[str, str]
 ) -> dict[str, bytes]:

@@ -46,7 +46,13 @@ class PracticeWorkspace:
         self.clock = Clock(speed)
         self.slack = PracticeSlack()
         self._changes = {"service": service or {}, "host": host or {}}
-        self.host = PracticeHost(self.clock, scenario, api_key=API_KEY)
+        self.host = PracticeHost(
+            self.clock,
+            scenario,
+            api_key=API_KEY,
+            user_unit=self._changes["service"].get("scope") == "user",
+            log_file=self._changes["service"].get("log_file"),
+        )
         self._port = port
         self._stack = AsyncExitStack()
         self.redis_url = ""
