@@ -14,7 +14,7 @@ _GPU_GREW = 64 * _MIB
 _MEMORY_GREW = 256 * _MIB
 _GIGA = 1e9
 _GIB = 2**30
-_STEADY = 0.15  # a rate that changed by less is unchanged
+_STEADY = 0.25  # a rate that changed by less is unchanged
 _BUSY = 0.85  # of a core for each rank: they all compute, or they all spin
 
 
@@ -150,15 +150,14 @@ def is_spinning(trace: Trace) -> bool:
 
 def _say_cpu(trace: Trace, now: Sample) -> str:
     lately, overall = cores_of(trace.before, now), cores_of(trace.marked, now)
-    cores = lately if lately is not None else overall
-    if cores is None:
+    if overall is None:
         return ""
     spin = f": {len(trace.ranks)} ranks compute or spin" if is_spinning(trace) else ""
-    return f"CPU {cores * 100:.0f} %{_direction(overall, cores)}{spin}"
+    return f"CPU {overall * 100:.0f} %{_direction(overall, lately)}{spin}"
 
 
-def _direction(overall: float | None, lately: float) -> str:
-    if overall is None:
+def _direction(overall: float, lately: float | None) -> str:
+    if lately is None:
         return ""
     if abs(lately - overall) <= max(_STEADY * overall, 0.1):
         return ", unchanged"

@@ -62,12 +62,18 @@ class Stage:
         self.stretch = 1.0  # above 1: everything takes longer
         self.draining = False  # False: SIGTERM ends it at once
         self.pids = {rank: next(pids) for rank in self.ranks}
+        process.ranks.update(self.pids)
+        process.meter.gpus = ranks
         self._stray = stray
         self._clock = clock
         self._cgroup = cgroup
         self._due: datetime | None = None
 
     # -- time ----------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> datetime:
+        return self._clock.now()
 
     async def wait(self, seconds: float) -> None:
         """Told seconds. What the machine loses on the way is made up for by the next wait."""
@@ -139,10 +145,18 @@ class Stage:
 
     # -- what the host can measure -------------------------------------------------------------
 
-    def busy(self, *, cores: float, reading: float = 0.0) -> None:
-        """Cores and bytes a second from here on."""
-        self.process.meter.set(cores=cores, reading=reading)
-        self.process.meter.tasks = 214 + 61 * len(self.ranks)
+    def busy(
+        self, *, cores: float, reading: float = 0.0, growing: float = 0.0, most: float | None = None
+    ) -> None:
+        """Cores, bytes a second from disk and onto each GPU from here on; `most`: where reading ends."""
+        meter = self.process.meter
+        meter.set(cores=cores, reading=reading, growing=growing, most=most)
+        meter.tasks = 214 + 61 * len(self.ranks)
+        meter.utilisation = 100 if cores >= len(self.ranks) else 0
+
+    def vanish(self, rank: int) -> None:
+        """The rank's process is killed from outside; nobody says a word."""
+        del self.process.ranks[rank]
 
     # -- the port ------------------------------------------------------------------------------
 
@@ -176,6 +190,19 @@ class Stage:
         self.engine.dying = True
         await self.engine.requested.wait()
         self._due = None
+
+    # -- the kernel ----------------------------------------------------------------------------
+
+    def kernel(self, text: str) -> None:
+        """A line of the kernel's own."""
+        self.process.kernel(text)
+
+    def kill_for_memory(self, rank: int) -> NoReturn:
+        """The OOM killer picks a rank; systemd then ends the unit, as OOMPolicy=stop has it."""
+        pid = self.pids[rank]
+        for line in log.oom_killer(pid=pid, cgroup=self._cgroup):
+            self.kernel(line)
+        raise Died(Exit(KILLED, signal.SIGKILL, "oom-kill"))
 
     # -- deaths --------------------------------------------------------------------------------
 
