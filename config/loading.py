@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from bot.errors import ConfigurationInvalid
+from config.references import find_dangling
 from config.services import Configuration
 
 if TYPE_CHECKING:
@@ -47,14 +48,14 @@ def load_configuration(path: Path | str) -> Configuration:
 
 def parse_configuration(raw: dict[str, Any], *, source: str) -> Configuration:
     """Check what a TOML file held; `source` is the name to blame in faults."""
+    faults = [f"{key}: {fault}" for key, fault in find_dangling(raw)]
     try:
         configuration = Configuration.model_validate(raw)
     except ValidationError as error:
-        faults = tuple(f"{source}: {_explain(detail)}" for detail in error.errors())
-        raise ConfigurationInvalid(faults) from error
-    crossed = configuration.cross_faults()
-    if crossed:
-        raise ConfigurationInvalid(tuple(f"{source}: {key}: {fault}" for key, fault in crossed))
+        faults = [*map(_explain, error.errors()), *faults]
+        raise ConfigurationInvalid(tuple(f"{source}: {fault}" for fault in faults)) from error
+    if faults:
+        raise ConfigurationInvalid(tuple(f"{source}: {fault}" for fault in faults))
     return configuration
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -21,9 +20,6 @@ from config.fields import (
 )
 from config.search_pattern import SearchPattern
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 Phase = Literal[
     "stopping",
     "process",
@@ -37,12 +33,6 @@ Phase = Literal[
     "smoke",
     "ready",
 ]
-VERBS = frozenset(
-    {
-        "status", "restart", "start", "stop", "watch", "unwatch", "logs", "history", "smoke", "why",
-        "incidents", "ack", "mute", "unmute", "reload", "help",
-    }
-)  # fmt: skip
 
 
 class Section(BaseModel):
@@ -148,32 +138,6 @@ class Configuration(Section):
     hosts: dict[ServiceText, HostSection] = Field(min_length=1)
     services: dict[ServiceText, ServiceSection] = Field(min_length=1)
 
-    def cross_faults(self) -> tuple[tuple[str, str], ...]:
-        """(key, fault) pairs for what only shows between tables: names that point nowhere."""
-        faults: list[tuple[str, str]] = []
-        for name, service in self.services.items():
-            faults.extend(_service_faults(name, service, self.hosts))
-        if self.default_service is not None and self.default_service not in self.services:
-            known = ", ".join(self.services)
-            faults.append(("default_service", f"is {self.default_service!r}; allowed: {known}"))
-        return tuple(faults)
-
     def channel_of(self, service: str) -> str:
         """Where the startups of `service` are told."""
         return self.services[service].channel or self.slack.channel
-
-
-def _service_faults(
-    name: str, service: ServiceSection, hosts: Mapping[str, HostSection] = MappingProxyType({})
-) -> list[tuple[str, str]]:
-    key = f'services."{name}"'
-    faults = [
-        (f"{key}.host", f"is {member.host!r}, which no [hosts] table has; allowed: {', '.join(hosts)}")
-        for member in service.units
-        if member.host not in hosts
-    ]
-    if name.lower() in VERBS:
-        faults.append((key, "has the name of a verb; allowed: any other name"))
-    if len(set(service.units)) != len(service.units):
-        faults.append((f"{key}.members", "lists a member twice; allowed: each once"))
-    return faults

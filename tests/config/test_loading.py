@@ -67,7 +67,14 @@ def test_all_faults_come_at_once_and_name_file_key_and_way_out(tmp_path: Path) -
         assert expected in text
 
 
-def test_a_name_that_points_nowhere_is_told_after_the_rest_is_right(tmp_path: Path) -> None:
+def test_a_name_that_points_nowhere_is_told_beside_the_rest(tmp_path: Path) -> None:
+    text = GOOD.replace('host = "h"', 'host = "elsewhere"').replace('model = "m"', "model = 3")
+    wrong_type, dangling = faults_of(write(tmp_path, text))
+    assert "services.s.model: is 3" in wrong_type
+    assert "is 'elsewhere', which no [hosts] table has" in dangling
+
+
+def test_a_name_that_points_nowhere_is_told_alone_too(tmp_path: Path) -> None:
     [fault] = faults_of(write(tmp_path, GOOD.replace('host = "h"', 'host = "elsewhere"')))
     assert "services.\"s\".host: is 'elsewhere'" in fault
     assert "allowed: h" in fault

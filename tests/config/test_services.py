@@ -49,27 +49,6 @@ def test_a_service_that_makes_no_sense_is_refused(changes: dict[str, Any], fault
         ServiceSection.model_validate(SERVICE | changes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "key", "fault"),
-    [
-        ({"default_service": "t"}, "default_service", "is 't'; allowed: s"),
-        ({"services": {"s": SERVICE | {"host": "nowhere"}}}, 'services."s".host', "no [hosts] table"),
-        ({"services": {"Status": SERVICE}}, 'services."Status"', "name of a verb"),
-    ],
-)
-def test_names_that_point_nowhere_are_found(changes: dict[str, Any], key: str, fault: str) -> None:
-    [(found_key, found)] = configuration(**changes).cross_faults()
-    assert found_key == key
-    assert fault in found
-
-
-def test_a_member_listed_twice_is_found() -> None:
-    member = {"host": "h", "unit": "u.service"}
-    service = {"members": [member, member], "url": "http://a:1", "model": "m"}
-    [(_, fault)] = configuration(services={"s": service}).cross_faults()
-    assert "twice" in fault
-
-
 def test_a_service_may_be_told_in_its_own_channel() -> None:
     told = configuration(services={"s": SERVICE, "t": SERVICE | {"channel": "C02"}})
     assert (told.channel_of("s"), told.channel_of("t")) == ("C01", "C02")
