@@ -27,6 +27,7 @@ from bot.ground import Ground
 from bot.schedule import Schedule
 from bot.startups import Startups
 from bot.tasks import Tasks
+from config.diagnoses import load_diagnoses
 from config.engine_file import EngineFile, load_engine
 from config.settings import Settings, read_api_key
 from handlers import register
@@ -77,6 +78,7 @@ class App:
         self._settings = settings
         self._clock = clock or Clock()
         self._engines = load_engines_of(configuration, folder=folder)
+        load_diagnoses()  # now, not when a start has just failed
         self._keys = read_keys(configuration, os.environ if environ is None else environ)
         self._stack = AsyncExitStack()
         self.tasks = Tasks()

@@ -70,7 +70,7 @@ def _authorise(host: HostSection, services: Sequence[ServiceSection]) -> tuple[s
     return (
         f"install -d -m 700 -o {user} -g {user} {home}/.ssh",
         f"# KEY is the bot's public key: {host.identity_file}.pub on the bot's machine.",
-        f'echo {shlex.quote(options)} "$KEY" >> {home}/.ssh/authorized_keys',
+        f'echo {shlex.quote(options)} "${{KEY:?set it first}}" >> {home}/.ssh/authorized_keys',
         f"chown {user}: {home}/.ssh/authorized_keys && chmod 600 {home}/.ssh/authorized_keys",
     )
 
