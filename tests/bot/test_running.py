@@ -10,12 +10,13 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
+from bot.baselines import USUAL
 from bot.core.actions import EditRoot, Noticed, Pace, PostReply
 from bot.core.events import PhaseId, SmokeResult, UnitName, Verb
 from bot.core.journal import Decoder
 from bot.errors import CommandTimedOut, HostError, HostUnreachable, PermissionRefused
 from bot.messages import edit_message
-from bot.running import OWN_FAULT, USUAL
+from bot.running import OWN_FAULT
 from tests.support.carriers import (
     CLOSED,
     DEAD,

@@ -18,10 +18,13 @@ from bot.core.events import (
     HostRestored,
     LineRead,
     ProbeAnswered,
+    SetupSeen,
     SmokeFinished,
+    SmokeResult,
     UnitObserved,
 )
 from bot.core.redact import Redactor
+from bot.core.setup import Setup
 from bot.errors import CommandTimedOut, HostUnreachable
 from bot.sources import Inbox, Link, Piece
 from tests.support.carriers import MEMBER, NEW, RUNNING, SECRET, UNIT, UP, MemoryHost, ScriptedProbe
@@ -201,6 +204,22 @@ async def test_a_quiet_journal_that_is_followed_again_is_restored_by_an_observat
 async def test_the_engine_s_answers_are_facts() -> None:
     wire, probe = make_wire(), ScriptedProbe()
     await sources.ask_engine(cast("Probe", probe), wire.inbox)
-    await sources.run_smoke(cast("Probe", probe), wire.inbox)
+    await sources.run_smoke(cast("Probe", probe), wire.inbox, redactor=Redactor())
     assert wire.inbox.get_nowait() == Piece((ProbeAnswered(UP),))
     assert wire.inbox.get_nowait() == Piece((SmokeFinished(probe.result),))
+
+
+async def test_what_a_member_runs_with_is_looked_at_once() -> None:
+    wire = make_wire()
+    wire.host.setups = Setup(("python", "--tp", "8"))
+    await sources.look_at_setup(wire.link, wire.inbox, redactor=Redactor())
+    assert await wire.heard(SetupSeen, 1) == [SetupSeen(MEMBER, wire.host.setups)]
+    wire.host.show_error = GONE
+    await sources.look_at_setup(wire.link, wire.inbox, redactor=Redactor())
+    assert await wire.heard(SetupSeen, 1) == [SetupSeen(MEMBER, None)]
+
+
+async def test_what_a_smoke_test_says_is_masked() -> None:
+    probe = ScriptedProbe(result=SmokeResult(passed=False, error=f"no {SECRET}", answer=SECRET))
+    result = await sources.smoke_masked(cast("Probe", probe), redactor=Redactor((SECRET,)))
+    assert result == SmokeResult(passed=False, error="no [masked]", answer="[masked]")

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from bot.baselines import USUAL
 from bot.core.events import ServiceName, Verb
 from bot.core.startup import Startup
 from bot.errors import HostUnreachable, StoreUnavailable
-from bot.running import USUAL
 from bot.startups import NOT_BEGUN, Startups
 from tests.support.carriers import (
     CLOSED,

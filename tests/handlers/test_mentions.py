@@ -92,3 +92,26 @@ async def test_programs_are_not_answered(room: Room) -> None:
 def test_the_words_of_a_mention(text: str, words: str) -> None:
     assert read_words(text, "U0KIMI") == words
     assert read_words(text, None) == text
+
+
+async def test_a_smoke_test_asked_for_in_a_thread_is_answered_there(room: Room) -> None:
+    said = await room.slack.say(ALICE, OPS, "is it fast?")
+    await room.slack.mention(ALICE, OPS, "smoke", thread_ts=said.ts)
+    assert await room.wait_for(lambda: room.errands.posted) == [("84 tokens/s", said.ts)]
+
+
+async def test_asked_for_elsewhere_it_is_answered_in_private(room: Room) -> None:
+    await room.slack.mention(ALICE, OPS, "smoke")
+    assert (await room.whisper(ALICE, 2)).plain == "84 tokens/s"
+    assert room.errands.posted == []
+
+
+async def test_who_may_only_look_runs_no_smoke_test_unless_it_was_theirs(room: Room) -> None:
+    await room.slack.mention(MALLORY, OPS, "smoke")
+    assert "not run the smoke test of" in (await room.whisper(MALLORY)).plain
+    await room.hold(by=MALLORY)
+    await room.slack.mention(MALLORY, OPS, "smoke")
+    assert (await room.whisper(MALLORY, 3)).plain == "84 tokens/s"
+    await room.slack.mention(MALLORY, OPS, "reload")
+    assert "not reload the units of" in (await room.whisper(MALLORY, 4)).plain
+    assert room.errands.asked == ["smoke kimi-k2.5"]

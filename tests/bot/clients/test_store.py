@@ -213,3 +213,17 @@ async def test_redis_gone_is_store_unavailable(own_redis: RedisServer) -> None:
         with pytest.raises(StoreUnavailable):
             await asked
     await store.close()
+
+
+async def test_the_setup_of_the_last_healthy_start(store: Store) -> None:
+    assert await store.setup(SERVICE) is None
+    await store.save_setup(SERVICE, '{"at": 1}')
+    assert await store.setup(SERVICE) == '{"at": 1}'
+    assert await store.baseline(SERVICE) is None
+
+
+async def test_what_is_forgotten_is_a_first_time_again(store: Store) -> None:
+    assert await store.first_time("smoke", 60)
+    assert not await store.first_time("smoke", 60)
+    await store.forget("smoke")
+    assert await store.first_time("smoke", 60)

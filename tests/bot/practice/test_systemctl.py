@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.clock import Clock
+from bot.core.setup import SETUP_PROPERTIES, parse_setup
 from bot.core.unit import SHOW_PROPERTIES, parse_show
 from bot.practice.journal import Journal
 from bot.practice.process import Exit, Process, UnitFile
@@ -114,3 +115,18 @@ def test_spans_and_times() -> None:
     assert (shown["RestartUSec"], shown["TimeoutStopUSec"]) == ("100ms", "1min 30s")
     assert shown["FragmentPath"] == "/etc/systemd/user/a.service"
     assert render_timestamp(datetime(2026, 5, 29, 23, 49, 47, tzinfo=UTC)) == "Fri 2026-05-29 23:49:47 UTC"
+
+
+def test_a_unit_file_that_is_edited_counts_once_it_is_read_anew(unit: Unit) -> None:
+    before = unit.file.command_line
+    unit.edit(command_line=f"{before} --tp 4", environment=("A=1",))
+    shown = ask(f"show {NAME} -p {','.join(SETUP_PROPERTIES)}", unit).output
+    setup = parse_setup(shown)
+    assert setup.stale
+    assert setup.command == tuple(before.split())
+    assert ask("daemon-reload", unit) == Answer()
+    setup = parse_setup(ask(f"show {NAME} -p {','.join(SETUP_PROPERTIES)}", unit).output)
+    assert not setup.stale
+    assert setup.command == (*before.split(), "--tp", "4")
+    assert setup.environment == {"A": "1"}
+    assert setup.files == ("/etc/systemd/system/a.service",)

@@ -90,3 +90,13 @@ def test_a_traceback_reads_as_pythons() -> None:
     assert all(line.startswith("    ") for line in frames[1::2])
     assert error == log.OUT_OF_MEMORY
     assert last == ""
+
+
+def test_the_flags_of_the_command_stand_in_the_line_of_arguments() -> None:
+    line = log.server_args(port=30000, ranks=8)
+    command = "/opt/x/bin/python -m s --tool-call-parser qwen --mem-fraction-static 0.7 --enable-metrics"
+    told = log.set_arguments(line, command, seed=4711)
+    assert "tool_call_parser='qwen'," in told
+    assert "mem_fraction_static=0.7," in told
+    assert "random_seed=4711," in told
+    assert len(told.split(", ")) == len(line.split(", "))
