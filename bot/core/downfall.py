@@ -60,6 +60,7 @@ _RESULT = re.compile(r"Failed with result '([a-z-]+)'")
 _COUNTER = re.compile(r"restart counter is at (\d+)")
 _CODES = {1: "exited", 2: "killed", 3: "dumped"}
 _KILL = 9
+_LIMIT = "start-limit-hit"
 
 
 def read_manager(line: LogLine) -> Said | None:
@@ -79,7 +80,7 @@ def note_end(member: MemberState, said: Said, line: LogLine) -> None:
     match said:
         case Said.EXITED:
             member.exit = read_exit(line) or member.exit
-        case Said.FAILED:
+        case Said.FAILED if member.result != _LIMIT:  # systemd then repeats how the last attempt ended
             member.result = _read(line, "UNIT_RESULT", _RESULT) or member.result
         case Said.RESTARTING:
             counter = _read(line, "N_RESTARTS", _COUNTER)
@@ -87,7 +88,7 @@ def note_end(member: MemberState, said: Said, line: LogLine) -> None:
         case Said.OUT_OF_MEMORY:
             member.result = "oom-kill"
         case Said.TOO_OFTEN:
-            member.result = "start-limit-hit"
+            member.result = _LIMIT
         case Said.STOPPING:
             member.stopping = True
         case _:
@@ -118,7 +119,7 @@ def say_end(member: MemberState, unit_name: str) -> str:
     """Why the unit is down, as far as systemd knows."""
     if member.result == "oom-kill":
         return "the kernel killed it because the host ran out of memory (oom-kill)"
-    if member.result == "start-limit-hit":
+    if member.result == _LIMIT:
         return (
             "systemd refuses to start it: it was started too often (start-limit-hit); "
             f"`systemctl reset-failed {unit_name}` allows the next start"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import base64
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from bot.core.events import LogLine, Member, UnitName
+from bot.core.log_file import FilePosition
 from bot.core.redact import Redactor
 from bot.errors import HostError, HostUnreachable
 from bot.sources import Link
@@ -89,3 +91,30 @@ async def test_the_latest_lines_of_a_host_that_refuses_or_hangs_are_an_error() -
     host.read_error = GONE
     with pytest.raises(HostUnreachable):
         await read_latest(link, make_redactor=make_redactor, lines=50)
+
+
+def frames(*texts: str) -> bytes:
+    body = base64.b64encode("".join(text + "\n" for text in texts).encode()).decode()
+    return f"z +0000\nb 7 0 1780000100.5 {body}\n".encode()
+
+
+async def test_a_unit_with_a_log_file_is_told_from_it_with_systemds_own_words_between() -> None:
+    host, link = make_link(log=write_entries(make_entry(1_000_000, "systemd's word")))
+    link.log_file, link.log_start = "/var/log/kimi.log", FilePosition(7, 5)
+    before, after = "[2026-05-28 20:26:39 TP0] before", "[2026-05-28 20:26:45 TP0] after"
+    host.file = frames("[2026-05-28 20:00:00] of the run before", before, after)
+    begun = datetime(2026, 5, 28, 20, 26, 39, 500_000, tzinfo=UTC)
+    tail = await read_start({MEMBER: link}, {MEMBER: NEW}, make_redactor=make_redactor, begun={MEMBER: begun})
+    _, *rows = tail.text.splitlines()
+    assert [row.split()[-1] for row in rows] == ["before", "word", "after"]
+    assert host.log_reads == [("/var/log/kimi.log", FilePosition(7, 5))]
+
+
+async def test_the_last_lines_and_the_last_minutes_of_a_log_file() -> None:
+    host, link = make_link()
+    link.log_file = "/var/log/kimi.log"
+    host.file = frames("[2026-05-28 20:00:00] long ago", "[2026-05-28 20:28:00] just now", "its kin")
+    tail = await read_latest(link, make_redactor=make_redactor, lines=2)
+    assert [row.split()[-1] for row in tail.text.splitlines()[1:]] == ["now", "kin"]
+    tail = await read_latest(link, make_redactor=make_redactor, since=timedelta(minutes=5))
+    assert [row.split()[-1] for row in tail.text.splitlines()[1:]] == ["now", "kin"]

@@ -23,10 +23,12 @@ DEFAULTS: dict[str, Any] = {
     "ranks": 8,
     "shards": 64,
     "draft": False,
+    "crash": None,  # phase: rank 3 raises in it
     "hang": None,  # [phase, rank]: that rank never ends that phase
     "long_line": 0,  # characters of one line printed before the ranks start
     "seconds": {"distributed": 0.2, "weights": 1.3, "memory": 0.1, "graphs": 0.4, "warmup": 0.5, "stop": 0},
 }
+CRASHES = 3  # the rank
 SCENARIOS: dict[str, dict[str, Any]] = {
     "healthy": {},
     "draft": {"draft": True},
@@ -147,6 +149,11 @@ def graphs(rank: int, seconds: float, scenario: dict[str, Any]) -> None:
 def hang_if_told(phase: str, rank: int, scenario: dict[str, Any]) -> None:
     while scenario["hang"] == [phase, rank]:
         time.sleep(3600)
+    if scenario["crash"] == phase and rank == CRASHES:
+        say("Scheduler hit an exception: Traceback (most recent call last):", rank)
+        write('  File "/opt/engine/scheduler.py", line 341, in __init__\n    self.init_model_worker()\n')
+        write("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n\n")
+        os._exit(1)
 
 
 PHASES = {"distributed": distributed, "weights": weights, "memory": memory, "graphs": graphs}

@@ -38,7 +38,7 @@ def member(**changes: object) -> MemberState:
         ("nvidia-uvm: Loaded the UVM driver, major device number 511.", False),
     ],
 )
-def test_few_lines_matter(reading: str, expected: bool) -> None:  # noqa: FBT001 - a parameter of the table
+def test_few_lines_matter(reading: str, expected: bool) -> None:
     assert matters(reading) is expected
 
 
@@ -54,7 +54,7 @@ def test_the_group_that_was_chosen_decides() -> None:
     ("pid", "task", "expected"),
     [(501, "python3", True), (9, "sglang::schedul", True), (9, "postgres", False), (4711, "python3", True)],
 )
-def test_without_a_group_the_process_decides(pid: int, task: str, expected: bool) -> None:  # noqa: FBT001
+def test_without_a_group_the_process_decides(pid: int, task: str, expected: bool) -> None:
     unit = UnitState(load="loaded", active="active", sub="running", main_pid=4711)
     assert belongs(LIMIT.format(pid=pid, task=task), member(unit=unit), pids=OURS) is expected
 

@@ -9,7 +9,7 @@ from bot.core.events import LineRead, LogLine, Origin
 from tests.support.startup_runs import BEGAN, MEMBER, RUNNING, Run
 
 KILLED = "Out of memory: Killed process {pid} (sglang::schedul) total-vm:9kB, anon-rss:118203944kB, UID:1000"
-CHOSEN = "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),task_memcg=/system.slice/{unit},task=x,pid={pid},uid=0"
+CHOSEN = "oom-kill:constraint=CONSTRAINT_NONE,task_memcg=/system.slice/{unit},task=x,pid={pid},uid=0"
 XID = "NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus."
 
 
