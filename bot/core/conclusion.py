@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ def conclude(
     """Put together what was seen: the log's first root error, how the unit ended, what systemd does next."""
     member = state.members[fall.member] if fall.member is not None else None
     if fall.kind is Downfall.SMOKE:
-        return Conclusion(fall.sentence, PhaseId.SMOKE, Role.TARGET)
+        return _conclude_smoke(fall, found)
     if member is not None and _is_host_word(member, fall):
         found = None  # systemd knows better than a log that was cut short
     sentence = _sentence(fall, member, found)
@@ -66,6 +66,16 @@ def conclude(
         advice=found.counsel or None,
         found=found,
     )
+
+
+def _conclude_smoke(fall: Fall, found: Cause | None) -> Conclusion:
+    """The engine lives on; what its log said meanwhile stands beside what the test got for an answer."""
+    told = Conclusion(fall.sentence, PhaseId.SMOKE, Role.TARGET)
+    if found is None or found.phase is not PhaseId.SMOKE:
+        return told
+    rank = found.rank if found.rank != MAIN_RANK else None
+    evidence = found.evidence[0] if found.evidence else None
+    return replace(told, root_error=evidence, rank=rank, advice=found.counsel or None, found=found)
 
 
 def _is_host_word(member: MemberState, fall: Fall) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.core.actions import Close, EditRoot, Mark, PostReply, RunSmoke, UploadPicture, UploadTail, Verdict
-from bot.core.events import PhaseId, Rank, Superseded, UnwatchAsked, UserId, Verb
+from bot.core.events import PhaseId, Rank, SmokeFinished, SmokeResult, Superseded, UnwatchAsked, UserId, Verb
 from tests.support.startup_runs import NEXT, RUNNING, Run, make_plan
 
 UNIT = "sglang-kimi.service"
@@ -283,3 +283,27 @@ def test_resumed_after_a_healthy_verdict_what_it_took_is_still_known() -> None:
     run.restore()
     run.pass_time(600)
     assert run.startup.resume(run.now) == [UploadPicture(), closed]
+
+
+def test_what_the_log_said_during_a_smoke_test_stands_beside_its_failure() -> None:
+    run = Run(smoke=None)
+    run.run_to_ready()
+    run.wait(3)
+    run.say("Traceback (most recent call last):", stamped=False)
+    run.say("RuntimeError: the grammar of the tool call does not compile", stamped=False)
+    run.tell(SmokeFinished(SmokeResult(passed=False, error="the engine answered HTTP 500: oops")))
+    run.wait_for_verdict()
+    assert run.verdict.phase is PhaseId.SMOKE
+    assert run.verdict.cause == "the smoke test failed: the engine answered HTTP 500: oops"
+    assert run.verdict.root_error == "RuntimeError: the grammar of the tool call does not compile"
+
+
+def test_a_hanging_first_request_does_not_hide_what_the_engine_died_of() -> None:
+    run = Run(smoke=None)
+    run.run_to_ready()
+    run.wait(3)
+    run.say("Scheduler hit an exception: Traceback (most recent call last):", rank="TP0")
+    run.say("torch.AcceleratorError: CUDA error: an illegal memory access was encountered", stamped=False)
+    assert run.wait_for_verdict() < 20
+    assert run.verdict.root_error is not None
+    assert "illegal memory access" in run.verdict.root_error
