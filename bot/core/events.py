@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, NewType, TypeAlias
+from typing import NewType, TypeAlias
 
 from bot.core.setup import Setup
-
-if TYPE_CHECKING:
-    from bot.core.evidence import Sample  # noqa: TC004 - it is made of the ids below
 
 ServiceName = NewType("ServiceName", str)
 HostName = NewType("HostName", str)
@@ -129,6 +126,65 @@ class UnitState:
     @property
     def down(self) -> bool:
         return self.active in {"failed", "inactive"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSeen:
+    """A process of the unit that goes by a title of its own; `rank` as the log names it, where it is one."""
+
+    pid: int
+    title: str
+    rank: Rank | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardMapped:
+    """The furthest file of the weights that a process has mapped: the 12th of 64."""
+
+    number: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Bytes, and per cent of the last moments; None where the driver does not tell."""
+
+    index: int
+    used: int | None
+    total: int | None
+    utilisation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look at a unit, begun `at`, by our clock.
+
+    Every value may be missing; `refused` names in plain words what the host does not let us see. `processes`
+    is None where they could not be listed, `read` is in bytes since the start, `model_size` in bytes on disk.
+    """
+
+    at: datetime
+    invocation: InvocationId | None = None
+    cpu: timedelta | None = None
+    memory: int | None = None
+    tasks: int | None = None
+    read: int | None = None
+    processes: tuple[ProcessSeen, ...] | None = None
+    shard: ShardMapped | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    model_size: int | None = None
+    refused: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> dict[Rank, int]:
+        """The processes that are ranks, by their names, with their pids."""
+        return {each.rank: each.pid for each in self.processes or () if each.rank is not None}
+
+    @property
+    def gpu_memory(self) -> int | None:
+        """Bytes used on all of them."""
+        told = [gpu.used for gpu in self.gpus or () if gpu.used is not None]
+        return sum(told) if told else None
 
 
 @dataclass(frozen=True, slots=True)

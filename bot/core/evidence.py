@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from bot.core.events import InvocationId, Rank
+from bot.core.events import Gpu, InvocationId, ProcessSeen, Rank, Sample, ShardMapped
 from bot.core.unit import parse_show, read_properties
+
+__all__ = [
+    "PROCESS_PATTERN",
+    "SAMPLE_PROPERTIES",
+    "Counters",
+    "Facts",
+    "Gpu",
+    "ProcessSeen",
+    "Sample",
+    "ShardMapped",
+    "parse_counters",
+    "parse_gpus",
+    "parse_pids",
+    "parse_processes",
+    "parse_sizes",
+    "read_model_path",
+    "read_title",
+]
 
 SAMPLE_PROPERTIES: tuple[str, ...] = (
     "InvocationID",
@@ -29,65 +47,6 @@ _TITLE = re.compile(r"(?:sglang::scheduler|VLLM::Worker)((?:_[A-Z_]+?[0-9]+)+)")
 _PLACE = re.compile(r"_((?:ATTN_|MOE_)?[A-Z]+)([0-9]+)")
 _SHARD = re.compile(r"model-([0-9]+)-of-([0-9]+)")
 _MIB = 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSeen:
-    """A process of the unit that goes by a title of its own; `rank` as the log names it, where it is one."""
-
-    pid: int
-    title: str
-    rank: Rank | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ShardMapped:
-    """The furthest file of the weights that a process has mapped: the 12th of 64."""
-
-    number: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """Bytes, and per cent of the last moments; None where the driver does not tell."""
-
-    index: int
-    used: int | None
-    total: int | None
-    utilisation: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One look at a unit, begun `at`, by our clock.
-
-    Every value may be missing; `refused` names in plain words what the host does not let us see. `processes`
-    is None where they could not be listed, `read` is in bytes since the start, `model_size` in bytes on disk.
-    """
-
-    at: datetime
-    invocation: InvocationId | None = None
-    cpu: timedelta | None = None
-    memory: int | None = None
-    tasks: int | None = None
-    read: int | None = None
-    processes: tuple[ProcessSeen, ...] | None = None
-    shard: ShardMapped | None = None
-    gpus: tuple[Gpu, ...] | None = None
-    model_size: int | None = None
-    refused: tuple[str, ...] = ()
-
-    @property
-    def ranks(self) -> dict[Rank, int]:
-        """The processes that are ranks, by their names, with their pids."""
-        return {each.rank: each.pid for each in self.processes or () if each.rank is not None}
-
-    @property
-    def gpu_memory(self) -> int | None:
-        """Bytes used on all of them."""
-        told = [gpu.used for gpu in self.gpus or () if gpu.used is not None]
-        return sum(told) if told else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,20 +93,20 @@ def parse_pids(text: str) -> tuple[int, ...]:
 def parse_processes(out: str, complaints: str) -> Facts:
     """What grep found in the files of /proc, and which it was not let into."""
     processes: dict[int, ProcessSeen] = {}
-    reads: list[int] = []
+    reads: list[int | None] = []
     shards: set[tuple[int, int]] = set()
     for pid, kind, text in _FACT.findall(out):
         match kind:
             case "cmdline":
                 processes.setdefault(int(pid), ProcessSeen(int(pid), text, read_title(text)))
             case "io":
-                reads.append(int(text.rpartition(" ")[2]))
+                reads += [_number(text.rpartition(" ")[2])]
             case _:
                 shards.update((int(number), int(total)) for number, total in _SHARD.findall(text))
     refused = frozenset(_REFUSED.findall(complaints))
     return Facts(
         processes=tuple(processes.values()),
-        read=sum(reads) if reads and "io" not in refused else None,
+        read=_total(reads) if "io" not in refused else None,
         shard=_furthest(shards),
         refused=refused,
     )
@@ -178,9 +137,9 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
     found = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 4 and cells[0].isdigit():  # noqa: PLR2004 - as many as were asked for
-            used, total, busy = (int(cell) if cell.isdigit() else None for cell in cells[1:])
-            found.append(Gpu(int(cells[0]), _bytes(used), _bytes(total), busy))
+        index, *values = map(_number, cells)
+        if index is not None and len(values) == 3:  # noqa: PLR2004 - as many as were asked for
+            found.append(Gpu(index, _bytes(values[0]), _bytes(values[1]), values[2]))
     return tuple(found)
 
 
@@ -190,8 +149,16 @@ def _bytes(mebibytes: int | None) -> int | None:
 
 def parse_sizes(text: str) -> int | None:
     """The sum of one size a line; None where no file was found."""
-    sizes = [int(word) for word in text.split() if word.isdigit()]
-    return sum(sizes) or None
+    return _total([_number(word) for word in text.split()]) or None
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else None
+
+
+def _total(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 # Quoted or bare, with a dash or an underscore, in a dict, in a call or on a command line.

@@ -170,7 +170,7 @@ def _say_gpus(marked: Sample, now: Sample) -> str:
         return ""
     least, most = _giga(min(used)), _giga(max(used))
     each = f" on each of {len(used)} GPUs" if len(used) > 1 else ""
-    held = f"{most}{each}" if least == most else f"{least} to {most}{each}"
+    held = f"{most}{each}" if least == most else f"{least} to {most} on {len(used)} GPUs"
     busy = [gpu.utilisation for gpu in now.gpus or () if gpu.utilisation is not None]
     load = f"; utilisation {min(busy)} to {max(busy)} %" if busy else ""
     if busy and min(busy) == max(busy):

@@ -38,6 +38,9 @@ class Counting:
     def probe(self) -> None:
         self._count("probe")
 
+    def sample(self) -> None:
+        self._count("sample")
+
 
 @pytest.fixture
 def counting() -> Counting:
@@ -50,7 +53,10 @@ def make_schedule(counting: Counting, speed: float) -> Schedule:
 
 @pytest.mark.parametrize(
     ("speed", "seconds"),
-    [(1, {"tick": 1, "observe": 3, "probe": 10}), (20, {"tick": 0.1, "observe": 0.15, "probe": 0.5})],
+    [
+        (1, {"tick": 1, "observe": 3, "probe": 10, "sample": 10}),
+        (100, {"tick": 0.1, "observe": 0.1, "probe": 0.1, "sample": 0.25}),
+    ],
 )
 async def test_each_is_due_in_told_time_and_never_faster_than_can_be_followed(
     counting: Counting, speed: float, seconds: dict[str, float]

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from bot.clients.records import Address, Holder, Operation, Outgoing
@@ -19,6 +19,8 @@ from bot.core.events import (
     MessageTs,
     OperationId,
     ProbeAnswer,
+    ProcessSeen,
+    Sample,
     ServiceName,
     SmokeResult,
     UnitName,
@@ -221,6 +223,9 @@ class MemoryHost:
     sudo_error: HostError | None = None
     show_error: HostError | None = None
     read_error: HostError | None = None
+    samples: list[tuple[UnitName, str, str | None]] = field(default_factory=list)
+    processes: tuple[ProcessSeen, ...] | None = None
+    stacks: dict[int, str] = field(default_factory=dict)
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # closed: `show` hangs
     orders: list[tuple[Verb, UnitName, str]] = field(default_factory=list)
     shows: int = 0
@@ -270,6 +275,15 @@ class MemoryHost:
         if self.change_errors:
             raise self.change_errors.pop(0)
         self.reloads.append(scope)
+
+    async def sample(self, unit: UnitName, *, scope: str, at: datetime, model: str | None = None) -> Sample:
+        self.samples.append((unit, scope, model))
+        if self.show_error is not None:
+            raise self.show_error
+        return Sample(at, invocation=self.units[unit].invocation, processes=self.processes)
+
+    async def dump_stack(self, pid: int) -> str | None:
+        return self.stacks.get(pid)
 
     async def check_sudo(self, unit: UnitName, verb: Verb, *, scope: str) -> None:  # noqa: ARG002
         if self.sudo_error is not None:
@@ -416,6 +430,7 @@ class Backstage:
                 self.startups.observe()
             if second % 10 == 0:
                 self.startups.probe()
+                self.startups.sample()
 
     async def until(self, condition: Callable[[], object], *, within: timedelta = timedelta(hours=3)) -> None:
         """Told time passes at once, so that hours of it may."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bot.core.events import (
     Event,
+    EvidenceSampled,
     HostLost,
     HostRestored,
     LineRead,
@@ -18,6 +19,10 @@ from bot.core.events import (
     Origin,
     PatienceExtended,
     ProbeAnswered,
+    ProcessSeen,
+    Rank,
+    Sample,
+    ShardMapped,
     SmokeFinished,
     SmokeResult,
     Superseded,
@@ -102,9 +107,31 @@ UNITS = st.builds(
     st.sampled_from([None, None, 5]),
     st.sampled_from([0, 0, 0, 1]),
 )
+SAMPLES = st.builds(
+    lambda seconds, invocation, read, ranks, shard: EvidenceSampled(
+        MEMBER,
+        Sample(
+            BEGAN + timedelta(seconds=seconds),
+            invocation=invocation,
+            cpu=timedelta(seconds=seconds * 2),
+            read=read,
+            processes=tuple(
+                ProcessSeen(100 + rank, f"sglang::scheduler_TP{rank}", Rank(f"TP{rank}")) for rank in ranks
+            ),
+            shard=shard,
+            model_size=10**11,
+        ),
+    ),
+    st.integers(0, 7200),
+    INVOCATIONS,
+    st.one_of(st.none(), st.integers(0, 2 * 10**11)),
+    st.sets(st.integers(0, 2)),
+    st.one_of(st.none(), st.builds(ShardMapped, st.integers(1, 64), st.just(64))),
+)
 EVENTS = st.one_of(
     LINES,
     LINES,
+    SAMPLES,
     st.builds(_manager, st.sampled_from(MANAGER), INVOCATIONS),
     UNITS,
     st.sampled_from([ProbeAnswered(answer) for answer in (UP, UP, WARMING, CLOSED)]),

@@ -23,7 +23,9 @@ async def test_an_invisible_bar_shows_as_bytes_read_and_is_no_stall() -> None:
         root = await practice.begin()
 
         def shown(_: object) -> re.Match[str] | None:
-            return re.search(r"▓.* \d+% read[^\n]*\n.*\d+ GB of 547 GB read, 0\.\d GB/s", told(practice, root))
+            return re.search(
+                r"▓.* \d+% read[^\n]*\n.*\d+ GB of 547 GB read, 0\.\d GB/s", told(practice, root)
+            )
 
         await practice.until(shown)
         assert (await practice.verdict()).verdict == "healthy"

@@ -44,6 +44,29 @@ def test_a_clock_that_was_set_back_teaches_nothing() -> None:
     assert learn(Usual(), {"weights": -3.0}) == Usual()
 
 
+def test_the_span_leaves_odd_starts_out_once_there_are_enough() -> None:
+    few = Usual({"weights": (300.0, 310.0, 4000.0)})
+    assert few.span_of(PhaseId.WEIGHTS) == (timedelta(seconds=300), timedelta(seconds=4000))
+    many = Usual({"weights": (300.0, 310.0, 320.0, 330.0, 4000.0)})
+    assert many.span_of(PhaseId.WEIGHTS) == (timedelta(seconds=310), timedelta(seconds=330))
+    assert many.span_of(PhaseId.GRAPHS) is None
+
+
+def test_the_longest_silence_is_that_of_all_starts_remembered() -> None:
+    usual = Usual()
+    for seconds in range(1, 31):
+        usual = learn(usual, {}, {"weights": float(40 - seconds)})
+    assert len(usual.silences["weights"]) == REMEMBERED
+    assert usual.longest_silence(PhaseId.WEIGHTS) == timedelta(seconds=29)
+    assert usual.longest_silence(PhaseId.GRAPHS) is None
+
+
+def test_a_record_from_before_silences_were_kept_still_reads() -> None:
+    old = TypeAdapter(Usual).validate_json('{"samples": {"weights": [300.0]}}')
+    assert old.of(PhaseId.WEIGHTS) == timedelta(seconds=300)
+    assert old.longest_silence(PhaseId.WEIGHTS) is None
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(DURATIONS, max_size=30))
 def test_memory_is_bounded_and_survives_a_record(starts: list[dict[str, float]]) -> None:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from bot.core.events import (
     PHASE_ORDER,
     Event,
+    EvidenceSampled,
     HostLost,
     HostRestored,
     InvocationId,
@@ -37,6 +38,7 @@ from bot.core.events import (
     VerbSent,
     VerbUnanswered,
 )
+from bot.core.evidence import Sample
 from bot.core.setup import Setup
 from config.services import Phase
 
@@ -51,6 +53,7 @@ EXAMPLES: tuple[Event, ...] = (
     VerbUnanswered(ONE, "lost"),
     LineRead(ONE, replace(LINE, origin=Origin.MANAGER, fields={"N_RESTARTS": "2"})),
     UnitObserved(ONE, UNIT, boot="b0" * 16),
+    EvidenceSampled(ONE, Sample(AT, cpu=timedelta(seconds=3), refused=("GPUs",))),
     SetupSeen(ONE, Setup(("python", "--tp", "8"), {"A": "1"}, (), stale=True, versions={"sglang": "1"})),
     ProbeAnswered(ProbeAnswer(200, ("kimi",), 200, listener=True)),
     SmokeFinished(SmokeResult(passed=False, error="empty", tool_call=False)),

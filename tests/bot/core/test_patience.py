@@ -27,6 +27,12 @@ def test_the_operators_word_goes_before_the_engines_and_that_before_our_own() ->
     assert patience_of(PhaseId.GRAPHS, declared=declared, engine=None) == FALLBACK[PhaseId.GRAPHS]
 
 
+def test_whoever_was_silent_long_and_got_there_may_be_so_again() -> None:
+    learned = patience_of(PhaseId.GRAPHS, declared={}, engine=TEN, longest=TEN)
+    assert learned == timedelta(minutes=15)
+    assert patience_of(PhaseId.GRAPHS, declared={}, engine=TEN, longest=TEN / 2) == TEN
+
+
 def test_every_phase_has_a_patience() -> None:
     assert set(FALLBACK) == set(PHASE_ORDER)
 
@@ -110,6 +116,27 @@ def test_a_person_may_ask_for_more_patience() -> None:
     assert silence.exceeds(TEN, after(1800))
     silence.extend(after(900))
     assert silence.until == after(1800)
+
+
+def test_what_moves_excuses_silence_and_not_for_ever() -> None:
+    silence = Silence(BEGAN)
+    assert not silence.exceeds(TEN, after(700), moved=after(690))
+    assert silence.exceeds(TEN, after(700), moved=after(579))
+    assert not silence.exceeds(TEN, after(1799), moved=after(1790))
+    assert silence.exceeds(TEN, after(1800), moved=after(1790))
+
+
+def test_the_longest_silence_of_each_phase_is_kept() -> None:
+    silence = Silence(BEGAN, key="weights")
+    silence.break_off(after(30))
+    silence.break_off(after(40))
+    silence.key = "graphs"
+    silence.break_off(after(45))
+    assert silence.longest == {"weights": 30.0, "graphs": 5.0}
+    silence.unsure = True
+    silence.break_off(after(4000))
+    silence.break_off(after(4010))
+    assert silence.longest["graphs"] == 10.0
 
 
 @pytest.mark.parametrize(

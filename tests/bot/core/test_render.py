@@ -110,7 +110,7 @@ def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"pace": Pace.SLOW}, "3m10s in this phase (usual 5m, slower than usual)"),
+        ({"pace": Pace.SLOW}, "slower than usual: usual 5m, now 3m10s"),
         ({"pace": Pace.STALLED}, "⚠️ no progress while loading weights"),
         ({"lost": "llm-two does not answer"}, "⚠️ llm-two does not answer"),
         ({"last_sign": None}, "no sign of life yet"),

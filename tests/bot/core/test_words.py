@@ -25,6 +25,7 @@ from bot.core.words import (
     name_verb_done,
     spell_duration,
     spell_estimate,
+    spell_span,
     spell_usual,
 )
 
@@ -129,3 +130,17 @@ def test_no_phase_says_a_word_that_is_searched_for() -> None:
         for word in (name_doing, name_phase, name_done, label_phase)
     )
     assert not any(word in told for word in Searched)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "told"),
+    [
+        (240, 360, "about 4 to 6 min"),
+        (240, 250, "about 4 min"),
+        (10, 20, "less than a minute"),
+        (10, 200, "up to 3 min"),
+        (3000, 4200, "about 1 h"),
+    ],
+)
+def test_an_estimate_says_how_sure_it_is(least: int, most: int, told: str) -> None:
+    assert spell_span(timedelta(seconds=least), timedelta(seconds=most)) == told

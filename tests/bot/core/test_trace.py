@@ -1,0 +1,162 @@
+"""What two samples of a unit say about its work, and in which words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bot.core.events import Rank
+from bot.core.evidence import Gpu, ProcessSeen, Sample, ShardMapped
+from bot.core.trace import (
+    Trace,
+    has_moved,
+    is_spinning,
+    left_to_read,
+    say_evidence,
+    say_reading,
+    say_shard,
+)
+
+BEGAN = datetime(2026, 5, 29, 23, 49, tzinfo=UTC)
+MIB, GIB, GIGA = 2**20, 2**30, 10**9
+
+
+def ranks(*numbers: int) -> tuple[ProcessSeen, ...]:
+    return tuple(ProcessSeen(100 + n, f"sglang::scheduler_TP{n}", Rank(f"TP{n}")) for n in numbers)
+
+
+def gpus(*used: int) -> tuple[Gpu, ...]:
+    return tuple(Gpu(index, bytes_, 80 * GIB, 100) for index, bytes_ in enumerate(used))
+
+
+PLAIN = Sample(
+    BEGAN,
+    cpu=timedelta(),
+    memory=3 * GIB,
+    tasks=702,
+    read=10 * GIGA,
+    processes=ranks(0, 1),
+    gpus=gpus(74 * GIGA, 74 * GIGA),
+    model_size=547 * GIGA,
+)
+
+
+def later(seconds: float, *, cores: float = 0.0, **changes: Any) -> Sample:
+    sample = replace(PLAIN, at=BEGAN + timedelta(seconds=seconds), cpu=timedelta(seconds=seconds * cores))
+    return replace(sample, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "moved"),
+    [
+        ({}, False),
+        ({"cpu": timedelta(hours=1), "tasks": 900}, False),
+        ({"read": 10 * GIGA + MIB}, False),
+        ({"read": 11 * GIGA}, True),
+        ({"read": None}, False),
+        ({"memory": 4 * GIB}, True),
+        ({"memory": 2 * GIB}, False),
+        ({"gpus": gpus(74 * GIGA, 74 * GIGA + 65 * MIB)}, True),
+        ({"gpus": gpus(70 * GIGA, 74 * GIGA)}, True),
+        ({"gpus": None}, False),
+        ({"shard": ShardMapped(1, 64)}, True),
+    ],
+)
+def test_a_busy_cpu_alone_moves_nothing(changes: dict[str, Any], moved: bool) -> None:
+    assert has_moved(PLAIN, later(10, **changes)) is moved
+
+
+def test_reading_as_numbers_with_speed_and_end() -> None:
+    trace = Trace(started=GIGA)
+    for seconds, read in ((0, 394), (10, 413)):
+        trace.take(later(seconds, read=read * GIGA))
+    assert say_reading(trace) == "412 GB of 547 GB read, 1.9 GB/s"
+    assert trace.share == pytest.approx(412 / 547)
+    assert left_to_read(trace) == timedelta(seconds=135 / 1.9)
+    trace.take(later(20, read=413 * GIGA, model_size=None))
+    assert say_reading(trace) == "412 GB read"
+    assert left_to_read(trace) is None
+    trace.take(later(30, read=None))
+    assert say_reading(trace) == ""
+
+
+def test_more_than_the_model_is_not_measured_against_it() -> None:
+    trace = Trace()
+    trace.take(later(0, read=800 * GIGA))
+    assert say_reading(trace) == "800 GB read"
+    assert trace.share == 1.0
+
+
+def test_a_mapped_shard() -> None:
+    trace = Trace()
+    trace.take(later(0, shard=ShardMapped(12, 64)))
+    assert say_shard(trace) == "shard 12 of 64 is mapped"
+
+
+def test_ranks_that_spin() -> None:
+    trace = Trace()
+    for seconds in range(0, 100, 10):
+        trace.take(later(seconds, cores=2.0))
+    assert is_spinning(trace)
+    assert say_evidence(trace) == [
+        "CPU 200 %, unchanged: 2 ranks compute or spin",
+        "GPU memory unchanged at 74 GB on each of 2 GPUs; utilisation 100 %",
+        "nothing read from disk",
+        "memory unchanged at 3.0 GiB",
+        "2 of 2 rank processes live, 702 tasks",
+    ]
+
+
+def test_evidence_with_directions() -> None:
+    trace = Trace()
+    trace.take(later(0))
+    trace.take(replace(later(10), cpu=timedelta(seconds=40)))
+    moved: dict[str, Any] = {"read": 12 * GIGA, "memory": 5 * GIB, "gpus": gpus(76 * GIGA, 74 * GIGA)}
+    trace.take(replace(later(20, **moved), cpu=timedelta(seconds=41)))
+    assert say_evidence(trace)[:4] == [
+        "CPU 205 %, falling",
+        "GPU memory 74 GB to 76 GB on 2 GPUs, 2.0 GB more in all; utilisation 100 %",
+        "2.0 GB read from disk",
+        "memory 5.0 GiB, 2.0 GiB more",
+    ]
+    trace.mark()
+    assert "nothing read from disk" in say_evidence(trace)
+
+
+def test_nothing_measured_is_nothing_said() -> None:
+    trace = Trace()
+    assert say_evidence(trace) == []
+    trace.take(Sample(BEGAN))
+    assert say_evidence(trace) == []
+    assert not is_spinning(trace)
+
+
+def test_a_rank_is_gone_while_others_live() -> None:
+    trace = Trace()
+    trace.take(later(0))
+    trace.take(later(10, processes=ranks(0)))
+    trace.take(later(20, processes=ranks(0)))
+    assert trace.gone == {"TP1": BEGAN + timedelta(seconds=10)}
+    trace.take(later(30))
+    assert trace.gone == {}
+
+
+def test_with_all_ranks_gone_the_unit_tells_why() -> None:
+    trace = Trace()
+    trace.take(later(0))
+    trace.take(later(10, processes=()))
+    assert trace.gone == {}
+    trace.take(later(20, processes=None))
+    assert trace.gone == {}
+
+
+def test_a_rank_under_another_title_is_not_gone() -> None:
+    trace = Trace()
+    trace.take(later(0))
+    renamed = ProcessSeen(101, "sglang::scheduler_TP1_EP1", Rank("TP1 EP1"))
+    trace.take(later(10, processes=(*ranks(0), renamed)))
+    assert trace.gone == {}
+    assert set(trace.ranks) == {"TP0", "TP1 EP1"}
