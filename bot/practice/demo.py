@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from bot.run import configure_logging
 if TYPE_CHECKING:
     from bot.clients.records import Operation
     from bot.practice.slack import PracticeSlack
-    from bot.practice.slack_state import Change
+    from bot.practice.slack_state import Change, PostedFile
 
 DEFAULT_SPEED = 15.0  # a start of seven minutes in half a one
 HEALTHY, FAILED, STALLED = 0, 3, 4
@@ -83,7 +84,7 @@ class Typist:
     _printer: Printer = field(init=False)
 
     def __post_init__(self) -> None:
-        self._printer = Printer(self.workspace, show=self.show)
+        self._printer = Printer(self.workspace, show=self.show, over=self._has_verdict)
 
     async def type_all(self, lines: tuple[str, ...]) -> int:
         """Each line once the one before has its verdict; the status of the last."""
@@ -131,6 +132,9 @@ class Typist:
     async def _last(self) -> Operation | None:
         history = await self.app.startups.ground.store.history(ServiceName(SERVICE), 1)
         return history[0] if history else None
+
+    def _has_verdict(self) -> bool:
+        return any(running.startup.verdict is not None for running in self.app.startups.running.values())
 
     def _stalled(self) -> bool:
         now = self.workspace.clock.now()
@@ -185,6 +189,7 @@ class Printer:
 
     workspace: PracticeWorkspace
     show: Callable[[str], None]
+    over: Callable[[], bool] = lambda: False  # a verdict is reached: what the root says now comes at the end
     _began: float = field(init=False)
     _presents: dict[str, Present] = field(default_factory=dict)
     _root: PostedMessage | None = None
@@ -206,7 +211,7 @@ class Printer:
         match change.kind:
             case "edited" if message.seen_by is not None:
                 self.say(self._read(message, before="only alice sees, in place of the question: "))
-            case "edited" if message.thread_ts is None and not self._held:
+            case "edited" if message.thread_ts is None and not self._held and not self.over():
                 self._print_present(message)
             case "ephemeral":
                 self.say(self._read(message, before="only alice sees: "))
@@ -246,8 +251,14 @@ class Printer:
 
     def _read(self, message: PostedMessage, *, before: str) -> str:
         text = render_terminal(Message(message.text, message.blocks), width=_room(len(before)), names=NAMES)
-        files = [f"[file] {file.name} ({len(file.content):,} bytes)" for file in message.files]
-        return before + "\n".join([text, *files])
+        return before + "\n".join([text, *(_tell_file(file, _room(len(before))) for file in message.files)])
+
+
+def _tell_file(file: PostedFile, width: int) -> str:
+    """A picture by its words, as a screen reader tells it."""
+    if file.alt:
+        return textwrap.fill(f"[picture] {file.alt}", width, break_on_hyphens=False)
+    return f"[file] {file.name} ({len(file.content):,} bytes)"
 
 
 def _room(before: int) -> int:

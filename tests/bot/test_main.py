@@ -12,6 +12,7 @@ import pytest
 from bot.__main__ import MANIFEST, main
 from tests.support.commands import KIMI, TOML, clean_environment, kimi, write_configuration
 from tests.support.journals import journal
+from tests.support.pictures import read_png
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "kimi.example.toml"
 
@@ -108,6 +109,26 @@ def test_replay_of_a_file_that_is_not_there_is_named(
         told = capsys.readouterr()
         assert told.err.startswith(f"kimi-bot: {path}: cannot be read: ")
         assert told.out == ""
+
+
+def test_replay_draws_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved, chart = tmp_path / "saved.log", tmp_path / "start.png"
+    saved.write_bytes(journal("0.5.8").healthy().data())
+    assert main(["replay", str(saved), "--json", "--chart", str(chart)]) == 0
+    assert read_png(chart.read_bytes()).width == 936
+    assert json.loads(capsys.readouterr().out)["state"] == "ready"
+    assert main(["replay", str(saved), "--chart", str(tmp_path / "none" / "start.png")]) == 2
+    assert "start.png: cannot be written: " in capsys.readouterr().err
+
+
+def test_replay_of_a_log_without_a_phase_has_nothing_to_draw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, chart = tmp_path / "saved.log", tmp_path / "start.png"
+    saved.write_bytes(b"\n")
+    assert main(["replay", str(saved), "--chart", str(chart)]) == 5
+    assert not chart.exists()
+    assert "not written: the log shows no phase" in capsys.readouterr().err
 
 
 # ---- manifest, host-setup -----------------------------------------------------------------------------

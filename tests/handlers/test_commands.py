@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bot.core.actions import Verdict
 from bot.core.events import ChannelId, OperationId, ServiceName, UserId, Verb
 from bot.core.request import Busy, Declined, Held, NeedsConfirmation, Request
+from bot.core.retrospect import HistoryView, WhyView
 from handlers.dialogue import GRACE
 from tests.support.configurations import ALICE, BOB, ELSEWHERE, LAB, MALLORY, OPS, configure
 from tests.support.handler_room import Dispatch, Room, open_room
 from tests.support.slack_messages import assert_sendable, labels, shown
 from tests.support.startup_views import seconds
+from tests.support.waterfalls import BEGAN, past
 
 if TYPE_CHECKING:
     from bot.core.blocks import Message
@@ -131,6 +134,22 @@ async def test_why_there_are_no_logs_is_told(room: Room) -> None:
     room.startups.refused = "kimi may not read the journal on llm-two."
     assert "Fetching the end of" in text_of(await room.slash(ALICE, "logs"))
     assert (await room.whisper(ALICE)).plain == room.startups.refused
+
+
+async def test_history_is_told_in_private_and_drawn_where_it_was_asked_for(room: Room) -> None:
+    room.accounts.past = HistoryView(KIMI, (past(1), past(2, Verdict.FAILED)), now=BEGAN)
+    told = text_of(await room.slash(MALLORY, "history"))
+    assert told.startswith("*kimi-k2.5*: the last 2 startups, newest first.")
+    drawn = await room.wait_for(lambda: room.accounts.drawn)
+    assert drawn == [{"service": KIMI, "by": MALLORY, "channel": OPS, "thread_ts": None}]
+    assert room.slack.channel_messages(OPS) == []
+
+
+async def test_why_is_told_to_whoever_may_look(room: Room) -> None:
+    assert text_of(await room.slash(MALLORY, "why")) == "No startup of `kimi-k2.5` on record went wrong."
+    room.accounts.last = WhyView(KIMI, past(1, Verdict.FAILED), now=BEGAN)
+    assert "went wrong after 3m02s" in text_of(await room.slash(MALLORY, "why kimi-k2.5"))
+    assert "do not listen" in text_of(await room.slash(MALLORY, "why", channel=ELSEWHERE))
 
 
 async def test_unwatch_by_who_started_it(room: Room) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -148,3 +149,22 @@ async def test_a_log_comes_to_who_asks_for_it_outside_a_thread_and_inside_one() 
         files = await practice.until(lambda slack: [*slack.files.values()][1:])
         assert files[0].thread_ts == root.ts
         assert practice.roots() == [root]
+
+
+async def test_history_and_why_tell_of_what_was_lived_through() -> None:
+    async with practise("oom-in-weights", speed=120) as practice:
+        assert "on record yet" in await practice.ask("history")
+        await practice.begin()
+        operation = await practice.verdict()
+        assert json.loads(operation.account)["failure"]["phase"] == "weights"
+        why = await practice.ask("why")
+        assert re.search(r"went wrong after .+ while loading weights", why)
+        assert re.search(r"(?i)out of (GPU )?memory", why)
+        assert "failed" not in why
+        before = len(practice.slack.files)
+        assert "failed" in await practice.ask("history")
+        await practice.until(lambda slack: len(slack.files) > before)
+        assert await practice.app.startups.ground.outbox.drain(30)
+        drawn = list(practice.slack.files.values())[-1]
+        assert drawn.alt.startswith("kimi-k2.5: 1 startup, 0 healthy and 1 failed.")
+        assert practice.roots()[-1].plain == "Past startups of `kimi-k2.5`, asked for by <@U0ALICE>:"

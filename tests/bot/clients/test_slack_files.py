@@ -93,6 +93,31 @@ async def test_the_three_steps_bring_every_byte(content: bytes) -> None:
         assert slack.refusals == []
 
 
+async def test_a_picture_is_uploaded_with_its_words() -> None:
+    async def reserved(_file_id: str) -> None:
+        """Nothing to note."""
+
+    async with open_slack() as slack:
+        web = connect_slack(slack.bot_token, slack.api_url)
+        picture = note().model_copy(update={"name": "start.png", "alt": "w" * 1_200})
+        file_id = await upload(web, picture, b"\x89PNG\r\n\x1a\n", reserved=reserved)
+        await complete(web, outgoing.upload(1), file_id, channel=outgoing.CHANNEL, thread_ts=None)
+        assert slack.files[file_id].alt == "w" * 1_000
+        assert slack.refusals == []
+
+
+def test_a_picture_that_cannot_be_shown_is_told() -> None:
+    message = outgoing.upload(1)
+    picture = note().model_copy(update={"name": "start.png", "alt": "weights 5m04s; TP5 was slowest"})
+    told = stand_in(message.model_copy(update={"file": picture}), b"\x89PNG\r\n\x1a\n", CODE)
+    assert told.kind == "reply"
+    assert told.text.endswith(
+        "The picture could not be attached: Slack answered file_uploads_disabled. "
+        "In words: weights 5m04s; TP5 was slowest"
+    )
+    assert "PNG" not in json.dumps(told.blocks)
+
+
 async def test_an_upload_address_that_says_no_is_a_refusal() -> None:
     async def reserved(_file_id: str) -> None:
         raise AssertionError

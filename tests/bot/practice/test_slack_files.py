@@ -43,6 +43,7 @@ async def upload(slack: PracticeSlack, content: bytes, *, length: int | None = N
         ({"length": 5}, "invalid_arguments"),
         ({"filename": "a", "length": 2**20 + 1, "snippet_type": "text"}, "file_too_large"),
         ({"filename": "a", "length": 2**30 + 1}, "file_too_large"),
+        ({"filename": "a.png", "length": 5, "alt_txt": "x" * 1001}, "alt_txt_too_large"),
     ],
 )
 async def test_addresses_slack_refuses(arguments: dict[str, Any], error: str) -> None:
@@ -56,6 +57,27 @@ async def test_bytes_must_be_as_many_as_announced() -> None:
         assert status == 400
         assert slack.refusals == [Refusal("upload", "length_mismatch", "4 bytes, 5 announced")]
         assert await code(slack, "files.completeUploadExternal", files=[{"id": file_id}]) == "file_not_found"
+
+
+async def bring(slack: PracticeSlack, content: bytes) -> list[dict[str, Any]]:
+    """The first two steps of a picture."""
+    asked = await web_client(slack).files_getUploadURLExternal(
+        filename="start.png", length=len(content), alt_txt="weights 5m"
+    )
+    async with aiohttp.ClientSession() as session, session.post(asked["upload_url"], data=content):
+        return [{"id": asked["file_id"]}]
+
+
+async def test_a_picture_is_what_its_name_says_and_has_its_words() -> None:
+    async with practice_slack() as slack:
+        files = await bring(slack, b"no picture")
+        assert await code(slack, "files.completeUploadExternal", files=files) == "invalid_arguments"
+        files = await bring(slack, b"\x89PNG\r\n\x1a\n...")
+        told = await web_client(slack).files_completeUploadExternal(files=files, channel_id=OPS)
+        [shown] = told["files"]
+        assert (shown["mimetype"], shown["alt_txt"]) == ("image/png", "weights 5m")
+        async with aiohttp.ClientSession() as session, session.get(shown["url_private"]) as response:
+            assert response.content_type == "image/png"
 
 
 async def test_a_file_is_completed_once() -> None:
