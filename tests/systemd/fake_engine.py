@@ -94,12 +94,22 @@ class Ranks:
 
 def serve_rank(rank: int, link: socket.socket, scenario: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    set_title(f"sglang::scheduler_TP{rank}")
     for line in link.makefile():
         phase = line.strip()
         seconds = scenario["seconds"][phase]
         PHASES[phase](rank, seconds, scenario)
         link.sendall(b".")
     os._exit(0)
+
+
+def set_title(title: str) -> None:
+    """Write the title over this process's own command line, as engines have theirs written."""
+    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(stat[45]), int(stat[46])  # where the command line lies in memory
+    with Path("/proc/self/mem").open("r+b", buffering=0) as memory:
+        memory.seek(start)
+        memory.write(title.encode()[: end - start - 1].ljust(end - start, b"\0"))
 
 
 def distributed(rank: int, seconds: float, scenario: dict[str, Any]) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from bot.practice.scenarios import failing, hanging, loading
+from bot.practice.scenarios import causes, failing, hanging, loading, measured
 from bot.practice.scenarios.stage import Scenario, Script, Stage
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
-    for family in (loading.SCENARIOS, hanging.SCENARIOS, failing.SCENARIOS)
+    for family in (
+        loading.SCENARIOS,
+        hanging.SCENARIOS,
+        failing.SCENARIOS,
+        causes.SCENARIOS,
+        measured.SCENARIOS,
+    )
     for scenario in family
 }
 

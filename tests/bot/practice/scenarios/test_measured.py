@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,7 +72,11 @@ async def test_the_second_start_is_the_slow_one() -> None:
     async with play(SCENARIOS["slow-second-start"]) as theatre:
         for start in (1, 2):
             began = theatre.clock.now()
-            await theatre.until(lambda start=start: sum("fired up" in t for t in theatre.texts()) == start)
+            await theatre.until(partial(_is_up, theatre, start))
             took.append(theatre.clock.now() - began)
             theatre.unit.submit("restart")
     assert took[1] > took[0] * 2
+
+
+def _is_up(theatre: Theatre, starts: int) -> bool:
+    return sum("fired up" in text for text in theatre.texts()) == starts
