@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bot.core.actions import PhaseFinished, RankTime
 from bot.core.baseline import WHOLE, Usual, phase_key
 from bot.core.cause import Cause
-from bot.core.downfall import is_crash, say_end, say_loop
+from bot.core.downfall import is_crash, say_end, say_limit, say_loop
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role, Verb
 from bot.core.startup_members import name_member
 from bot.core.startup_state import Downfall, Fall, MemberState, Plan, StartupState
@@ -51,8 +51,10 @@ def conclude(
     if member is not None and _is_host_word(member, fall):
         found = None  # systemd knows better than a log that was cut short
     sentence = _sentence(fall, member, found)
-    if fall.kind is Downfall.LOOPING:
+    if fall.kind is Downfall.LOOPING and not (member and member.limited):
         sentence = f"{sentence}; {say_loop(member.counter if member else None)}"
+    if member is not None and member.limited and member.result != "start-limit-hit":
+        sentence = f"{sentence}; {say_limit(member.unit_name)}"
     if fall.member is not None:
         sentence = name_member(plan, fall.member, sentence)
     if found is None:

@@ -80,7 +80,7 @@ def note_end(member: MemberState, said: Said, line: LogLine) -> None:
     match said:
         case Said.EXITED:
             member.exit = read_exit(line) or member.exit
-        case Said.FAILED if member.result != _LIMIT:  # systemd then repeats how the last attempt ended
+        case Said.FAILED:
             member.result = _read(line, "UNIT_RESULT", _RESULT) or member.result
         case Said.RESTARTING:
             counter = _read(line, "N_RESTARTS", _COUNTER)
@@ -88,7 +88,7 @@ def note_end(member: MemberState, said: Said, line: LogLine) -> None:
         case Said.OUT_OF_MEMORY:
             member.result = "oom-kill"
         case Said.TOO_OFTEN:
-            member.result = _LIMIT
+            member.result, member.limited = _LIMIT, True  # the result is overruled by that of the last crash
         case Said.STOPPING:
             member.stopping = True
         case _:
@@ -120,10 +120,7 @@ def say_end(member: MemberState, unit_name: str) -> str:
     if member.result == "oom-kill":
         return "the kernel killed it because the host ran out of memory (oom-kill)"
     if member.result == _LIMIT:
-        return (
-            "systemd refuses to start it: it was started too often (start-limit-hit); "
-            f"`systemctl reset-failed {unit_name}` allows the next start"
-        )
+        return say_limit(unit_name)
     if member.stopping:
         return "it was stopped outside chat before it was ready"
     if member.result in {"timeout", "watchdog"}:
@@ -152,6 +149,14 @@ def is_crash(member: MemberState) -> bool:
     """A signal nobody sends on purpose: it says more than a line of the log."""
     code, _, status = (member.exit or "").partition(" ")
     return code in {"killed", "dumped"} and status not in {"2", "9", "15"}
+
+
+def say_limit(unit_name: str) -> str:
+    """No start comes of anything until a person allows it."""
+    return (
+        f"systemd refuses to start it: it was started too often ({_LIMIT}); "
+        f"`systemctl reset-failed {unit_name}` allows the next start"
+    )
 
 
 def say_loop(counter: int | None) -> str:

@@ -33,6 +33,7 @@ from bot.core.startup_members import (
     hold,
     learn_offset,
     let_go,
+    note_other,
     read_new_line,
     read_old_line,
     take_start,
@@ -72,6 +73,7 @@ def take_line(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
         case Whose.OLD:
             _take_old(turn, name, line, now)
         case Whose.OTHER:
+            note_other(member, line)
             if turn.state.fall is None:
                 take_fall(turn, Fell(Downfall.REPLACED, _ANEW, ended=False), name=name, now=now)
         case _:

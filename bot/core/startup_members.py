@@ -147,6 +147,12 @@ def read_new_line(member: MemberState, line: LogLine) -> list[Fact]:
             return []
 
 
+def note_other(member: MemberState, line: LogLine) -> None:
+    """Of the starts that systemd makes by itself after the watched one only that it gave up matters."""
+    if line.origin is Origin.MANAGER and read_manager(line) is Said.TOO_OFTEN:
+        member.limited = True
+
+
 def read_unit(plan: Plan, member: MemberState, event: UnitObserved, now: datetime) -> list[Fact]:
     unit = event.unit
     rebooted = event.boot is not None and member.boot is not None and event.boot != member.boot
@@ -220,7 +226,7 @@ def take_start(
     if member.sent in {Sent.ACCEPTED, Sent.UNANSWERED} and not member.provisional:
         member.sent = Sent.SETTLED
     member.restarts = member.counter = member.exit = member.result = None
-    member.stopping = False
+    member.stopping = member.limited = False
     return StartSeen(at, again=again)
 
 

@@ -108,6 +108,7 @@ class MemberState:
     boot: str | None = None
     exit: str | None = None  # systemd's words: "killed, status=9/KILL"
     result: str | None = None  # "signal", "exit-code", "oom-kill", …
+    limited: bool = False  # systemd starts it no more: it was started too often
     stopping: bool = False  # a stop of the watched start was asked for, and not by us
     lost: str | None = None
     lost_since: datetime | None = None

@@ -148,7 +148,7 @@ async def test_a_users_own_unit_is_restarted_and_proven(tmp_path: Path, real_hos
 
 async def test_a_log_file_is_followed_through_a_rotation_midway(tmp_path: Path, real_host: RealHost) -> None:
     """The engine has the old file open until it ends, as with every unit that appends to a file."""
-    await real_host.set_scenario("slow", seconds={**SWIFT, "distributed": 3.0, "weights": 5.0})
+    await real_host.set_scenario(seconds={**SWIFT, "distributed": 3.0, "weights": 5.0})
     await real_host.run("mkdir -p /var/log/kimi; rm -f /var/log/kimi/*")
     output = (f"StandardOutput=append:{LOG_FILE}", "StandardError=inherit")
     async with dropped_in(real_host, *output), workspace(tmp_path, real_host, log_file=LOG_FILE) as room:

@@ -161,7 +161,7 @@ ENDINGS = (
     Ending("crash loop, by line", _loop_by_line, "restart counter 3; attempt 4", 2),
     Ending("crash loop, by state", _loop_by_state, "restart counter 1; attempt 2", 2),
     Ending("crash loop, between two looks", _loop_between_two_looks, "restart counter 1", 2),
-    Ending("start limit", _start_limit, "exit status 1", 2),
+    Ending("start limit", _start_limit, "exit status 1; systemd refuses to start it", 2),
     Ending("started anew by hand", _started_anew_by_hand, "started anew outside chat", 2),
     Ending("rebooted", _rebooted, "rebooted", 2),
     Ending("fatal, then nothing", _fatal_and_hanging, "a tensor is missing", 10, 10),
@@ -307,3 +307,18 @@ def test_a_hanging_first_request_does_not_hide_what_the_engine_died_of() -> None
     assert run.wait_for_verdict() < 20
     assert run.verdict.root_error is not None
     assert "illegal memory access" in run.verdict.root_error
+
+
+def test_a_loop_that_systemd_gave_up_is_told_with_the_way_out() -> None:
+    run = loading()
+    run.systemd("sglang-kimi.service: Main process exited, code=exited, status=1/FAILURE")
+    run.systemd("sglang-kimi.service: Failed with result 'exit-code'.")
+    run.systemd("sglang-kimi.service: Scheduled restart job, restart counter is at 1.")
+    run.systemd("Started sglang-kimi.service - Kimi.", invocation=NEXT)
+    run.systemd("sglang-kimi.service: Start request repeated too quickly.", invocation=NEXT)
+    run.systemd("sglang-kimi.service: Failed with result 'exit-code'.", invocation=NEXT)
+    run.wait_for_verdict(30)
+    cause = run.verdict.cause or ""
+    assert "exit status 1" in cause
+    assert "systemctl reset-failed sglang-kimi.service" in cause
+    assert "starts it again" not in cause
