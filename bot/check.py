@@ -69,7 +69,7 @@ async def check(path: Path, environ: Mapping[str, str], *, offline: bool) -> lis
     hosts = {name: Host(HostName(name), section) for name, section in configuration.hosts.items()}
     try:
         for name, host in hosts.items():
-            findings.append(await _host(name, host))
+            findings.append(await _host(name, host, scope=_scope_of(name, configuration)))
         for name, section in configuration.services.items():
             findings.extend(await _service(name, section, hosts, environ))
     finally:
@@ -144,10 +144,17 @@ async def _channel(client: AsyncWebClient, channel: str) -> Finding:
     return Finding(subject, good=True, words=f"#{info.get('name')}")
 
 
-async def _host(name: str, host: Host) -> Finding:
+def _scope_of(host: str, configuration: Configuration) -> str:
+    """A user reads the journal of their own units without being in any group."""
+    services = configuration.services.values()
+    scopes = {each.scope for each in services if any(member.host == host for member in each.units)}
+    return "user" if scopes == {"user"} else "system"
+
+
+async def _host(name: str, host: Host, *, scope: str) -> Finding:
     try:
         await host.boot_id()
-        await host.journal_end(scope="system")
+        await host.journal_end(scope=scope)
     except HostError as error:
         return Finding(f"host {name}", good=False, words=str(error))
     return Finding(f"host {name}", good=True, words="key and login accepted, journal readable")
@@ -160,6 +167,9 @@ async def _service(
         await _unit(UnitName(member.unit), hosts[member.host], scope=section.scope)
         for member in section.units
     ]
+    if section.log_file is not None:
+        names = dict.fromkeys(member.host for member in section.units)
+        findings.extend([await _log_file(section.log_file, hosts[host]) for host in names])
     first = hosts[section.units[0].host] if section.reach == "ssh" else None
     probe = Probe(section, host=first, api_key=read_api_key(environ, section.api_key_env))
     try:
@@ -188,6 +198,16 @@ async def _unit(unit: UnitName, host: Host, *, scope: str) -> Finding:
         words = f"{host.name}: sudo refuses {', '.join(refused)}: see kimi-bot host-setup"
         return Finding(subject, good=False, words=words)
     return Finding(subject, good=True, words=f"{host.name}: {state.active} ({state.sub})")
+
+
+async def _log_file(path: str, host: Host) -> Finding:
+    """One that is not there yet comes with the first start; one that may not be read never will."""
+    try:
+        end = await host.log_end(path)
+    except HostError as error:
+        return Finding(f"log file {path}", good=False, words=str(error))
+    words = "readable" if end.inode else "is not there yet: the unit will make it, or log_file is wrong"
+    return Finding(f"log file {path}", good=True, words=f"{host.name}: {words}")
 
 
 async def _refused_orders(unit: UnitName, host: Host) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.__main__ import MANIFEST
 from bot.check import SCOPES, Finding, check, render_findings
@@ -51,6 +51,7 @@ class Bench:
         self.slack, self.host, self._folder = slack, host, folder
         self.environ = slack_environment(slack, redis_url) | {"ENGINE_KEY": "sk-of-the-engine"}
         self.unit = host.unit_name
+        self.more = ""  # lines of the service's table
 
     async def check(self) -> dict[str, Finding]:
         text = TOML.format(
@@ -60,6 +61,7 @@ class Bench:
             unit=self.unit,
             url=self.host.engine_url,
         )
+        text += self.more
         path = write_configuration(self._folder, text=text)
         return {found.subject: found for found in await check(path, self.environ, offline=False)}
 
@@ -68,8 +70,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(folder: Path, redis_url: str) -> AsyncIterator[Bench]:
-    host = PracticeHost(Clock(100), SCENARIOS["healthy"], api_key="sk-of-the-engine")
+async def bench(folder: Path, redis_url: str, **changes: Any) -> AsyncIterator[Bench]:
+    host = PracticeHost(Clock(100), SCENARIOS["healthy"], api_key="sk-of-the-engine", **changes)
     async with workspace() as slack:
         await host.start()
         try:
@@ -144,6 +146,25 @@ async def test_what_is_wrong_in_slack_is_said_with_its_remedy(tmp_path: Path, re
         made.environ["SLACK_API_URL"] = "http://127.0.0.1:1/api/"
         away = (await made.wrong())["slack token"]
         assert "OAuth" not in away, "a Slack that is away says nothing of the token"
+
+
+async def test_a_log_file_is_looked_at(tmp_path: Path, redis_url: str) -> None:
+    path = "/var/log/kimi.log"
+    async with bench(tmp_path, redis_url, log_file=path) as made:
+        made.more = f'log_file = "{path}"\n'
+        assert (await made.check())[f"log file {path}"].words == "llm-two: readable"
+        assert made.host.log is not None
+        made.host.log.unreadable = True
+        assert "setfacl" in (await made.wrong())[f"log file {path}"]
+        made.more = 'log_file = "/var/log/other.log"\n'
+        found = (await made.check())["log file /var/log/other.log"]
+        assert (found.good, "not there yet" in found.words) == (True, True)
+
+
+async def test_a_users_own_units_need_no_group(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url, user_unit=True) as made:
+        made.more = 'scope = "user"\n'
+        assert await made.wrong() == {}
 
 
 async def test_without_redis_or_a_token_the_rest_is_looked_at_all_the_same(

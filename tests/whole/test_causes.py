@@ -111,3 +111,39 @@ async def test_a_log_file_that_may_not_be_read_is_told_at_once() -> None:
         assert "/var/log/kimi.log" in answer
         assert "setfacl" in answer
         assert practice.orders() == []
+
+
+async def test_a_log_file_is_taken_up_where_it_stood_after_a_crash() -> None:
+    async with practise("healthy", speed=60, service={"log_file": "/var/log/kimi.log"}) as practice:
+        root = await practice.begin()
+        await practice.reply(root, "Ranks connected")
+        await practice.app.close()
+        log = practice.workspace.host.log
+        assert log is not None
+        log.rotate()
+        practice.app = await practice.workspace.start_app()
+        assert (await practice.verdict()).verdict == "healthy"
+        replies = practice.replies(root)
+        assert sum(line.startswith("Weights loaded") for line in replies) == 1
+        assert practice.orders() == ["restart"]
+
+
+async def test_a_start_begun_outside_chat_is_watched_in_its_log_file() -> None:
+    async with practise("healthy", speed=60, service={"log_file": "/var/log/kimi.log"}) as practice:
+        unit, log = practice.workspace.host.unit, practice.workspace.host.log
+        assert log is not None
+        unit.submit("restart")
+        await practice.until(lambda _: "Load weight begin" in log.text)
+        root = await practice.begin("watch kimi-k2.5")
+        assert (await practice.verdict()).verdict == "healthy"
+        replies = practice.replies(root)
+        assert any(line.startswith("Ranks connected") for line in replies)
+        assert sum(line.startswith("Weights loaded") for line in replies) == 1
+
+
+async def test_the_verb_logs_reads_the_file() -> None:
+    async with practise("healthy", speed=60, service={"log_file": "/var/log/kimi.log"}) as practice:
+        await practice.type("logs kimi-k2.5 20")
+        files = await practice.until(lambda slack: slack.files)
+        [tail] = files.values()
+        assert b"Decode batch" in tail.content

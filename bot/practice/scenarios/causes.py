@@ -14,7 +14,7 @@ async def kernel_oom(stage: Stage) -> None:
     """The host's memory is used up while weights load; the rank that is killed has no time for a word."""
     await until_weights(stage, shards=41)
     await stage.wait(0.4)
-    stage.kill_for_memory(4)
+    await stage.kill_for_memory(4)
 
 
 async def nccl_timeout(stage: Stage) -> None:

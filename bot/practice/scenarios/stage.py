@@ -197,11 +197,12 @@ class Stage:
         """A line of the kernel's own."""
         self.process.kernel(text)
 
-    def kill_for_memory(self, rank: int) -> NoReturn:
+    async def kill_for_memory(self, rank: int) -> NoReturn:
         """The OOM killer picks a rank; systemd then ends the unit, as OOMPolicy=stop has it."""
         pid = self.pids[rank]
         for line in log.oom_killer(pid=pid, cgroup=self._cgroup):
             self.kernel(line)
+        await self.wait(1)
         raise Died(Exit(KILLED, signal.SIGKILL, "oom-kill"))
 
     # -- deaths --------------------------------------------------------------------------------
