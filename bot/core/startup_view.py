@@ -334,7 +334,8 @@ def _quiet_notes(scene: Scene) -> list[str]:
     """While nothing new is logged: what the host measures meanwhile."""
     if scene.state.verdict is not None or pace(scene) is not Pace.QUIET:
         return []
-    told = [sentence for member in scene.state.members.values() for sentence in say_evidence(member.trace)]
+    several = [say_evidence(member.trace)[:3] for member in scene.state.members.values()]
+    told = [sentence for sentences in several for sentence in sentences]
     silent = spell_duration(scene.state.silence.lasts(scene.now))
     return [f"nothing new for {silent}: {'; '.join(told)}"] if told else []
 
@@ -350,10 +351,11 @@ def evidence_of(scene: Scene) -> tuple[str, ...]:
     for name in scene.plan.members:
         where = f"{host_of(name)}: " if len(scene.plan.members) > 1 else ""
         member = scene.state.members[name]
-        told += [f"{where}{sentence}" for sentence in say_evidence(member.trace) or _counters(member)]
+        measured = [f"{each[0].upper()}{each[1:]}" for each in say_evidence(member.trace)]
+        told += [f"{where}{sentence}" for sentence in measured or _counters(member)]
     waits = current_phase(scene)[0] in _COLLECTIVE
     if waits and any(is_spinning(member.trace) for member in scene.state.members.values()):
-        told.append("it looks like a collective that waits for a rank")
+        told.append("It looks like a collective that waits for a rank")
     return tuple(told)
 
 

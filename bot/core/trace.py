@@ -14,8 +14,18 @@ _GPU_GREW = 64 * _MIB
 _MEMORY_GREW = 256 * _MIB
 _GIGA = 1e9
 _GIB = 2**30
+_POINTS = 7
 _STEADY = 0.25  # a rate that changed by less is unchanged
 _BUSY = 0.85  # of a core for each rank: they all compute, or they all spin
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What rates are made of, at one moment."""
+
+    at: datetime
+    cpu: timedelta | None
+    read: int | None
 
 
 @dataclass(slots=True)
@@ -29,6 +39,7 @@ class Trace:
     sample: Sample | None = None  # the newest
     before: Sample | None = None  # the one before it
     marked: Sample | None = None  # the newest when the last progress came
+    points: list[Point] = field(default_factory=list)  # of the last minute: one interval alone is uneven
     moved: datetime | None = None
     started: int | None = None  # bytes read when the phase began that reads them
     ranks: dict[Rank, int] = field(default_factory=dict)  # that were seen, with their processes
@@ -38,6 +49,7 @@ class Trace:
     def take(self, sample: Sample) -> None:
         """The next sample of the same start."""
         self.before, self.sample = self.sample, sample
+        self.points = [*self.points, Point(sample.at, sample.cpu, sample.read)][-_POINTS:]
         if self.marked is None:
             self.marked = sample
         if self.before is not None and has_moved(self.before, sample):
@@ -70,8 +82,13 @@ class Trace:
 
     @property
     def reading(self) -> float | None:
-        """Bytes a second, between the last two samples."""
-        return _rate(self.before, self.sample)
+        """Bytes a second, over the last minute."""
+        return _rate(self.points[0], self.points[-1]) if self.points else None
+
+    @property
+    def cores(self) -> float | None:
+        """Cores busy on average over the last minute."""
+        return cores_of(self.points[0], self.points[-1]) if self.points else None
 
     @property
     def share(self) -> float | None:
@@ -95,20 +112,20 @@ def _gain(before: int | None, now: int | None) -> int:
     return 0 if before is None or now is None else now - before
 
 
-def _span(before: Sample, now: Sample) -> float:
+def _span(before: Sample | Point, now: Sample | Point) -> float:
     return (now.at - before.at).total_seconds()
 
 
-def _rate(before: Sample | None, now: Sample | None) -> float | None:
-    if before is None or now is None or before.read is None or now.read is None:
+def _rate(before: Point, now: Point) -> float | None:
+    if before.read is None or now.read is None:
         return None
     span = _span(before, now)
     return max(now.read - before.read, 0) / span if span > 0 else None
 
 
-def cores_of(before: Sample | None, now: Sample | None) -> float | None:
+def cores_of(before: Sample | Point | None, now: Sample | Point) -> float | None:
     """Cores busy on average from one sample to the other."""
-    if before is None or now is None or before.cpu is None or now.cpu is None:
+    if before is None or before.cpu is None or now.cpu is None:
         return None
     span = _span(before, now)
     return max((now.cpu - before.cpu).total_seconds(), 0.0) / span if span > 0 else None
@@ -144,12 +161,12 @@ def say_evidence(trace: Trace) -> list[str]:
 
 def is_spinning(trace: Trace) -> bool:
     """Every rank computes and nothing comes of it."""
-    cores = cores_of(trace.before, trace.sample)
+    cores = trace.cores
     return cores is not None and bool(trace.ranks) and cores >= _BUSY * len(trace.ranks)
 
 
 def _say_cpu(trace: Trace, now: Sample) -> str:
-    lately, overall = cores_of(trace.before, now), cores_of(trace.marked, now)
+    lately, overall = trace.cores, cores_of(trace.marked, now)
     if overall is None:
         return ""
     spin = f": {len(trace.ranks)} ranks compute or spin" if is_spinning(trace) else ""

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from bot.clients.records import Operation
 from bot.core.actions import Mark, Noticed, PhaseView, PostReply, Progress
-from bot.core.events import ChannelId, MessageTs, OperationId, PhaseId, Role, ServiceName, UserId
+from bot.core.events import ChannelId, MessageTs, OperationId, PhaseId, Role, ServiceName, UserId, Verb
 from bot.core.tail import TailFile
 from bot.messages import (
     describe_present,
@@ -19,6 +20,7 @@ from bot.messages import (
     notice_message,
     reply_message,
     root_message,
+    stacks_letter,
     tail_letter,
 )
 from tests.support.startup_runs import BEGAN, Run
@@ -117,3 +119,19 @@ def test_a_letter_holds_the_bytes_as_the_log_had_them() -> None:
         1,
         2,
     )
+
+
+def test_stacks_come_as_a_file_of_their_own() -> None:
+    operation = Operation(
+        operation=OperationId("op1"),
+        service=ServiceName("kimi-k2.5"),
+        verb=Verb.RESTART,
+        channel=OPS,
+        began=BEGAN,
+    )
+    letter = stacks_letter("=== TP0\n\nmain\n", 1, identity="op1:4", operation=operation)
+    assert letter.content == b"=== TP0\n\nmain\n"
+    assert letter.outgoing.text == "Where 1 rank stood in the code: `stacks.txt`"
+    assert (letter.outgoing.id, letter.outgoing.thread, letter.outgoing.channel) == ("op1:4", "op1", OPS)
+    assert letter.outgoing.file is not None
+    assert letter.outgoing.file.name == "stacks.txt"

@@ -46,7 +46,7 @@ async def test_ranks_that_spin_are_stalled_and_their_stacks_are_there() -> None:
         root = await practice.begin()
         stall = await practice.reply(root, "stalled")
         assert re.search(r"CPU (7[5-9]|8[0-4])\d %, \w+: 8 ranks compute or spin", stall.plain)
-        for evidence in ("GPU memory unchanged at", "nothing read from disk"):
+        for evidence in ("GPU memory unchanged at", "Nothing read from disk"):
             assert evidence in stall.plain
         assert "8 of 8 rank processes live" in stall.plain
         assert {"kimi:wait", "kimi:logs", "kimi:restart", "kimi:stop"} <= buttons(stall)

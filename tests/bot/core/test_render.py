@@ -118,12 +118,20 @@ def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
         ({"verb": Verb.STOP}, "*kimi-k2.5* is stopping on llm-two"),
         ({"by": None, "reason": "nightly"}, "restarted by kimi: “nightly”"),
         ({"eta": None}, "3m10s in this phase (usual 5m)"),
+        ({"eta_span": (seconds(180), seconds(360))}, "about 3 to 6 min to ready"),
+        ({"measured": "412 GB of 547 GB read, 1.9 GB/s"}, "412 GB of 547 GB read, 1.9 GB/s"),
         ({"phases": ()}, "no phase yet"),
         ({"hosts": ()}, "on its host"),
     ],
 )
 def test_what_the_root_says(changes: dict[str, object], told: str) -> None:
     assert told in shown(render_root(midway(**changes)))
+
+
+def test_where_the_log_shows_no_bar_the_bytes_do() -> None:
+    phases = (PhaseView(PhaseId.WEIGHTS, Role.TARGET, Mark.NOW, took=seconds(190)),)
+    told = shown(render_root(midway(phases=phases, share=0.753)))
+    assert "▓▓▓▓▓▓▓▓▓░░░ 75% read · " in told
 
 
 def test_a_stalled_root_promises_nothing() -> None:

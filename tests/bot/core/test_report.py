@@ -123,6 +123,11 @@ def test_a_stall_tells_where_ranks_are_when_they_are_elsewhere() -> None:
     assert "Elsewhere: TP0 in rank connection." in shown(render_stall(stall, MIDWAY))
 
 
+def test_the_longest_silence_of_a_healthy_start_stands_beside_the_patience() -> None:
+    told = shown(render_stall(replace(STALL, longest=seconds(380)), MIDWAY))
+    assert "(patience here: 9m30s; the longest in a healthy start: 6m20s)" in told
+
+
 def test_the_newest_lines_are_kept() -> None:
     lines = tuple(f"line {chr(97 + n)} {'x' * 600}" for n in range(12))
     kept = preformatted(

@@ -98,7 +98,7 @@ def test_a_busy_cpu_excuses_nothing() -> None:
     told = " / ".join(stall.evidence)
     assert "CPU 200 %, unchanged: 2 ranks compute or spin" in told
     assert "GPU memory unchanged at 74 GB" in told
-    assert "nothing read from disk" in told
+    assert "Nothing read from disk" in told
     assert "collective" not in told  # they may repack weights; in graph capture they wait for each other
 
 
@@ -111,7 +111,7 @@ def test_ranks_that_spin_in_graph_capture_look_like_a_collective() -> None:
         sample(run)
         run.wait(10)
     (stall,) = run.replies(StallReported)
-    assert stall.evidence[-1] == "it looks like a collective that waits for a rank"
+    assert stall.evidence[-1] == "It looks like a collective that waits for a rank"
 
 
 def test_a_stall_asks_for_the_stacks_of_its_ranks() -> None:

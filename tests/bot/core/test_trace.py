@@ -77,7 +77,7 @@ def test_reading_as_numbers_with_speed_and_end() -> None:
     assert trace.share == pytest.approx(412 / 547)
     assert left_to_read(trace) == timedelta(seconds=135 / 1.9)
     trace.take(later(20, read=413 * GIGA, model_size=None))
-    assert say_reading(trace) == "412 GB read"
+    assert say_reading(trace) == "412 GB read, 0.9 GB/s"
     assert left_to_read(trace) is None
     trace.take(later(30, read=None))
     assert say_reading(trace) == ""
@@ -112,12 +112,13 @@ def test_ranks_that_spin() -> None:
 
 def test_evidence_with_directions() -> None:
     trace = Trace()
-    trace.take(later(0))
-    trace.take(replace(later(10), cpu=timedelta(seconds=40)))
+    for seconds in range(0, 60, 10):
+        trace.take(later(seconds, cores=4.0))
     moved: dict[str, Any] = {"read": 12 * GIGA, "memory": 5 * GIB, "gpus": gpus(76 * GIGA, 74 * GIGA)}
-    trace.take(replace(later(20, **moved), cpu=timedelta(seconds=41)))
+    for seconds in range(60, 130, 10):
+        trace.take(replace(later(seconds, **moved), cpu=timedelta(seconds=200 + seconds / 10)))
     assert say_evidence(trace)[:4] == [
-        "CPU 205 %, falling",
+        "CPU 177 %, falling",
         "GPU memory 74 GB to 76 GB on 2 GPUs, 2.0 GB more in all; utilisation 100 %",
         "2.0 GB read from disk",
         "memory 5.0 GiB, 2.0 GiB more",
