@@ -124,6 +124,12 @@ class ServiceSection(Section):
             raise ValueError("give_up_after is not longer than stable_for; allowed: a longer one")
         return self
 
+    @model_validator(mode="after")
+    def _has_distinct_markers(self) -> Self:
+        if len({marker.name for marker in self.markers}) != len(self.markers):
+            raise ValueError("markers has two of one name; allowed: each name once")
+        return self
+
     @property
     def units(self) -> tuple[MemberSection, ...]:
         """The members, however they were written; the first one's host reaches `url`."""

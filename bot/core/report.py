@@ -204,8 +204,9 @@ def _failed(reply: VerdictReached, view: StartupView) -> Message:
         blocks.append(preformatted(_quote(reply.root_error, reply.rank), 2_500))
     if reply.advice:
         blocks.append(section(f"Try: {say(reply.advice, 1_200)}", 1_300))
-    if reply.setup is not None and (changed := say_setup(reply.setup, view)):
-        blocks.append(section(f"{changed}{_markers(reply)}"))
+    changed = say_setup(reply.setup, view) if reply.setup is not None else ""
+    if beside := f"{changed}{_markers(reply)}".strip():
+        blocks.append(section(beside))
     if reply.phases:
         blocks.append(_durations(reply.phases))
     reload = (make_reload_button(view),) if reply.setup is not None and reply.setup.stale else ()

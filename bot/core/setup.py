@@ -35,7 +35,7 @@ _ARGUMENTS = re.compile(r"(?:\bserver_args\s*[=:]\s*(?:[\w.]*ServerArgs)?|\b(non
 _PIECE = re.compile(
     r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[\[({]|[\])}]|,|[^'"\[\](){},]+|['"]""", re.DOTALL
 )
-_ADDRESS = re.compile(r"\b0x[0-9a-f]{4,}\b")
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{4,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _DIST_INFO = re.compile(rf"/({'|'.join(VERSIONED)})-([^/-]+)\.dist-info$")
 # vLLM tells its version; SGLang does not.
 _SAID_VERSION = re.compile(
@@ -118,8 +118,8 @@ def _files(found: Mapping[str, list[str]]) -> tuple[str, ...]:
 
 
 def _short(value: str) -> str:
-    """Addresses of objects differ from start to start and mean nothing."""
-    told = _ADDRESS.sub("0x…", value)
+    """Addresses of objects and UUIDs differ from start to start and mean nothing."""
+    told = _ADDRESS.sub("…", value)
     if len(told) <= _LONGEST_VALUE:
         return told
     return f"{told[: _LONGEST_VALUE - 20]}… ({zlib.crc32(told.encode(errors='replace')):08x})"

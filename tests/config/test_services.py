@@ -42,6 +42,8 @@ def test_a_service_of_one_unit_is_a_set_of_one() -> None:
         ({"ranks": 0}, "greater than or equal to 1"),
         ({"ranks": "8"}, "valid integer"),
         ({"reach": "telnet"}, "'ssh' or 'direct'"),
+        ({"markers": [{"name": "a", "pattern": "b"}] * 2}, "each name once"),
+        ({"markers": [{"name": "a", "pattern": "(b+)*"}]}, "repeats a repetition"),
     ],
 )
 def test_a_service_that_makes_no_sense_is_refused(changes: dict[str, Any], fault: str) -> None:

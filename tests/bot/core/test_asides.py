@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.actions import MarkerSeen, SetupChanged
+from bot.core.actions import Mark, MarkerSeen, SetupChanged, Verdict, VerdictReached
 from bot.core.asides import render_marker, render_setup
 from bot.core.changes import Change, Kind
-from bot.core.events import Member
+from bot.core.events import Member, PhaseId, Role
 from bot.core.marker import Hit
-from tests.support.slack_messages import assert_sendable, button_values, kinds, preformatted
-from tests.support.startup_views import midway
+from bot.core.render import render_reply
+from tests.support.slack_messages import assert_sendable, button_values, kinds, preformatted, shown
+from tests.support.startup_views import mark, midway
 
 SINCE = datetime(2026, 5, 28, 18, 2, tzinfo=UTC)
 PARSER = Change(Kind.FLAG, "--tool-call-parser", None, "kimi_k2")
@@ -52,6 +53,35 @@ def test_a_marker_is_told_with_its_lines_and_how_many_more_there_were() -> None:
     assert message.text == "*DIAG* seen, and 17 more lines like it:"
     assert preformatted(message) == "a\nb ``` <!here>\nDIAG"
     assert render_marker(MarkerSeen(Hit("DIAG", ("x",), 0))).text == "*DIAG* seen:"
+
+
+def test_a_failed_verdict_with_all_it_may_hold_keeps_within_slacks_limits() -> None:
+    many = tuple(Change(Kind.ENVIRONMENT, f"NAME_{n}", "\u20ac" * 90, "\U0001f600" * 90) for n in range(90))
+    phases = tuple(mark(phase, Mark.DONE, took=3_601, usual=3_601) for phase in PhaseId for _ in range(2))
+    verdict = VerdictReached(
+        verdict=Verdict.FAILED,
+        phase=PhaseId.WEIGHTS,
+        role=Role.DRAFT,
+        took=timedelta(hours=2),
+        usual=None,
+        phases=phases,
+        cause="\u20ac" * 2_000,
+        root_error="\u20ac" * 5_000,
+        advice="\u20ac" * 2_000,
+        setup=SetupChanged(many, SINCE, (ONE,)),
+        markers={f"marker {n}": 10**6 for n in range(50)},
+    )
+    message = render_reply(verdict, midway())
+    assert_sendable(message)
+    assert "Changed since the last good start" in shown(message)
+    assert {"kimi:restart", "kimi:reload", "kimi:logs"} <= set(button_values(message))
+
+
+def test_markers_that_were_not_told_stand_beside_any_verdict() -> None:
+    for verdict in (Verdict.FAILED, Verdict.HEALTHY):
+        took = timedelta(minutes=3)
+        reply = VerdictReached(verdict, PhaseId.WEIGHTS, Role.TARGET, took, None, (), markers={"DIAG": 12})
+        assert "Markers since they were last told: *DIAG* 12 more." in shown(render_reply(reply, midway()))
 
 
 TEXT = st.text(max_size=400)

@@ -98,8 +98,11 @@ def test_a_key_on_the_command_line_is_masked_before_it_is_read() -> None:
             False,
         ),
         (
-            "non-default args: {'f': <function g at 0x7f2b9c001234>, 'level': <L.O2: 2>}",
-            {"f": "<function g at 0x…>", "level": "<L.O2: 2>"},
+            (
+                "non-default args: {'f': <function g at 0x7f2b9c001234>, 'level': <L.O2: 2>, "
+                "'kv': K(engine_id='0b7c5d0e-97a4-4b0c-9d3f-2f1f6f4c2a11', rank=0)}"
+            ),
+            {"f": "<function g at …>", "level": "<L.O2: 2>", "kv": "K(engine_id='…', rank=0)"},
             False,
         ),
         ("server_args=ServerArgs(a='it\\'s', b=\"x, y\", c=cut", {"a": "it\\'s", "b": "x, y"}, True),
