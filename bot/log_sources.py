@@ -82,9 +82,10 @@ async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple
     try:
         async with aclosing(link.host.follow_log(link.log_file or "", position=place)) as stream:
             async for data in stream:
-                alive = True
-                await _tell_restored(link, inbox)
-                if lines := decoder.feed(data):
+                lines = decoder.feed(data)
+                alive = decoder.opened
+                await _tell_restored(link, inbox, seen=alive)
+                if lines:
                     await asyncio.sleep(began + _JOURNAL_FIRST - asyncio.get_running_loop().time())
                     await _deliver(link, inbox, lines=lines, place=decoder.position)
     except HostError as error:
@@ -92,8 +93,9 @@ async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple
     return alive, HostError(link.host.name, f"{link.host.name}: {link.log_file} ended")
 
 
-async def _tell_restored(link: Link, inbox: Inbox) -> None:
-    if link.log_lost:
+async def _tell_restored(link: Link, inbox: Inbox, *, seen: bool) -> None:
+    """A file that is only waited for is not seen again."""
+    if seen and link.log_lost:
         link.log_lost = False
         if not link.lost:
             await inbox.put(Piece((HostRestored(link.member),)))

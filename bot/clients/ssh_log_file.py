@@ -35,7 +35,11 @@ _PLACE_WORDS = 3
 SCRIPT = r"""
 path=$1 inode=$2 offset=$3 seen=$4 mode=$5 kind=b idle=0
 [ -e "$path" ] || [ "$mode" = follow ] || exit 66
-while ! [ -e "$path" ]; do printf '.\n' || exit 0; sleep 1; kind=d; done
+while ! [ -e "$path" ]; do
+  [ "$idle" -lt 30 ] || exit 66
+  printf '.\n' || exit 0
+  idle=$((idle + 1)) kind=d; sleep 1
+done
 [ -f "$path" ] && [ -r "$path" ] || exit 77
 use() { exec 3<"$1" || exit 77; set -- $(stat -L -c '%i %s' "/proc/$$/fd/3"); inode=$1 size=$2; }
 send() {

@@ -64,6 +64,7 @@ class LogFileDecoder:
 
     def __init__(self, redactor: Redactor, *, position: FilePosition | None = None) -> None:
         self.malformed = 0
+        self.opened = False  # the file is there and is being read
         self.position = position or FilePosition()
         self._redactor = redactor
         self._frames = LineSplitter(FRAME_MOST)
@@ -91,6 +92,7 @@ class LogFileDecoder:
         if frame == b"t":
             return self._begin_anew()
         if zone := _ZONE.fullmatch(frame):
+            self.opened = True
             away = timedelta(hours=int(zone[2]), minutes=int(zone[3]))
             self._zone = -away if zone[1] == b"-" else away
             return []

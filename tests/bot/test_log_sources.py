@@ -63,7 +63,7 @@ def kernel(number: int, text: str) -> bytes:
 
 
 def frame(text: str, offset: int = 0) -> bytes:
-    return f"d 7 {offset} 1780000000.5 {base64.b64encode(text.encode()).decode()}\n".encode()
+    return f"z +0000\nd 7 {offset} 1780000000.5 {base64.b64encode(text.encode()).decode()}\n".encode()
 
 
 async def test_only_the_kernels_lines_that_matter_come() -> None:
@@ -128,6 +128,7 @@ async def test_a_file_that_cannot_be_read_is_told_and_tried_again() -> None:
         wire.host.frames.put_nowait(REFUSED)
         lost = await wire.next()
         assert lost.events == (HostLost(MEMBER, str(REFUSED)),)
+        wire.host.frames.put_nowait(b".\n")  # it is waited for, no more
         wire.host.frames.put_nowait(frame("one\n"))
         restored, line = await wire.next(), await wire.next()
         assert restored.events == (HostRestored(MEMBER),)

@@ -163,6 +163,12 @@ async def test_a_log_file_is_followed_through_a_rotation_midway(tmp_path: Path, 
         assert "Load weight end" not in journal
         await room.slack.mention("U0ALICE", "C0LLMOPS", "logs 50", root.ts)
         await room.slack.wait_for(lambda slack: _logs(slack) or None, WITHIN)
+        await eventually(lambda: reads_nothing(real_host))
+
+
+async def reads_nothing(real_host: RealHost) -> bool:
+    """Nothing of ours is left on the host once nobody follows any more."""
+    return "kimi-log" not in await real_host.run("ps -eo args")
 
 
 def _logs(slack: Any) -> list[Any]:
