@@ -39,6 +39,7 @@ format: install
 
 bench: install
 	$(BIN)/python -m bench.journal
+	$(BIN)/python -m bench.pipeline
 
 # Pins every dependency with its hashes; no address of any registry is recorded.
 lock: install
