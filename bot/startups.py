@@ -42,11 +42,11 @@ from bot.core.startup import Startup
 from bot.core.startup_state import Plan
 from bot.errors import CommandRefused, HostError, StoreUnavailable
 from bot.ground import Ground
-from bot.messages import logs_root_message, notice_message, root_message, tail_letter
+from bot.logs import Place, send_logs
+from bot.messages import notice_message, root_message
 from bot.places import places_of, restore_places
 from bot.running import PLAN, STATE, Running
 from bot.standing import look
-from bot.tails import read_latest
 
 if TYPE_CHECKING:
     from bot.core.events import ChannelId, MessageTs
@@ -383,25 +383,5 @@ class Startups:
         since: timedelta | None = None,
     ) -> str | None:
         """The decoded, masked tail of each member as a file; a sentence where a host refuses."""
-        thread = f"logs-{uuid.uuid4().hex}"
-        root = [] if thread_ts else [logs_root_message(service, by=by, thread=thread, channel=channel)]
-        for link in self.ground.links(service).values():
-            try:
-                tail = await read_latest(
-                    link, make_redactor=self.ground.make_redactor, lines=lines, since=since
-                )
-            except HostError as error:
-                return str(error)
-            letter = tail_letter(
-                tail,
-                identity=f"{thread}:{link.member}",
-                thread=thread,
-                channel=channel,
-                thread_ts=thread_ts,
-                name=f"{service}-{link.host.name}.log",
-                comment=f"Log of {service} on {link.host.name}, asked for by <@{by}>:",
-            )
-            await self.ground.store.enqueue([*root, letter.outgoing], {letter.outgoing.id: letter.content})
-            self.ground.outbox.wake()
-            root = []
-        return None
+        place = Place(channel, thread_ts)
+        return await send_logs(self.ground, service, by=by, place=place, lines=lines, since=since)

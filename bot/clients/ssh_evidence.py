@@ -93,6 +93,8 @@ class Sampler:
             finished = await self._run(command)
             if finished.status == 0 and finished.out.strip():
                 return finished.out
+            if finished.status == NO_COMMAND:
+                return None  # and no sudo that is refused shall be mailed to the host's owner
             log.debug("no_stack", command=command[0], complaint=finished.complaint[:_LONG])
         return None
 

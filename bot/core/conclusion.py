@@ -26,6 +26,9 @@ _APART = timedelta(seconds=10)
 _APART_SHARE = 0.2
 _UNLEARNED = frozenset({PhaseId.READY})  # a wait of our own choice
 _NO_CAUSE = "unknown"
+_ADVICE = {
+    Downfall.VANISHED: "`journalctl -k` on the host may tell who ended the process; then restart",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ def conclude(
     if fall.member is not None:
         sentence = name_member(plan, fall.member, sentence)
     if found is None:
-        return Conclusion(sentence, *current)
+        return Conclusion(sentence, *current, advice=_ADVICE.get(fall.kind))
     return Conclusion(
         cause=sentence,
         phase=found.phase,

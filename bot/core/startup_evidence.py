@@ -82,9 +82,9 @@ def check_ranks(turn: Turn, now: datetime) -> None:
 
 def _say_gone(turn: Turn, ranks: list[Rank], *, living: int) -> str:
     process = "process is" if len(ranks) == 1 else "processes are"
-    alone = count(living, "other rank")
+    others = f"{count(living, 'other rank')} {'is' if living == 1 else 'are'}"
     said = "" if turn.suspects.is_proven else ", and the log does not say why"
-    return f"{name_ranks(ranks)}: the {process} gone{said}. {alone} still there."
+    return f"{name_ranks(ranks)}: the {process} gone{said}. {others} still there."
 
 
 def _say_hang(turn: Turn, ranks: list[Rank]) -> str:

@@ -14,7 +14,7 @@ from bot.core.phases import Tracker
 from bot.core.readiness import missing_proof
 from bot.core.startup_state import Plan, StartupState
 from bot.core.trace import is_spinning, left_to_read, say_evidence, say_reading
-from bot.core.words import spell_duration
+from bot.core.words import name_ranks, spell_duration
 from config.engine_file import EngineFile
 
 if TYPE_CHECKING:
@@ -322,12 +322,19 @@ def notes_of(scene: Scene) -> tuple[str, ...]:
         notes.append(f"the engine says ready; {missing}" if missing else "the engine says ready")
     if state.proof.since is not None and state.proof.answer and state.proof.answer.listener is None:
         notes.append("the host does not tell whose socket listens on the port")
-    notes += _quiet_notes(scene)
+    notes += [*_missed(scene), *_quiet_notes(scene)]
     if any(each.unit is not None and each.unit.need_daemon_reload for each in state.members.values()):
         notes.append("the unit file changed on disk and systemd has not read it anew (daemon-reload)")
     if state.verdict is None and (unseen := _unseen(scene)):
         notes.append(f"the host does not tell: {', '.join(unseen)}")
     return tuple(dict.fromkeys(notes))
+
+
+def _missed(scene: Scene) -> list[str]:
+    missed = [rank for member in scene.state.members.values() for rank in member.trace.missed]
+    verb = "is" if len(missed) == 1 else "are"
+    gone = missed and scene.state.verdict is None
+    return [f"{name_ranks(missed)} {verb} gone: no process of that name is left"] if gone else []
 
 
 def _quiet_notes(scene: Scene) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.core.actions import Pace
-from bot.core.events import ChannelId, MessageTs, OperationId, UserId, Verb
+from bot.core.events import ChannelId, OperationId, UserId, Verb
 from bot.core.journal import Position
 from bot.core.request import Busy, Declined, NeedsConfirmation, Standing, Started
 from bot.errors import HostUnreachable, PermissionRefused, StoreUnavailable
@@ -23,7 +23,6 @@ from tests.support.carriers import (
     NEW,
     OLD,
     RUNNING,
-    SECRET,
     SERVICE,
     UNIT,
     ask,
@@ -31,7 +30,6 @@ from tests.support.carriers import (
     configured,
 )
 from tests.support.configurations import ALICE, BOB, OPS
-from tests.support.journal_entries import make_entry, write_entries
 from tests.support.outgoing import holder
 from tests.support.outgoing import operation as make_operation
 
@@ -299,37 +297,6 @@ async def test_status_tells_what_is_seen_and_what_runs() -> None:
         assert view.startup is not None
         assert view.held is not None
         assert view.held.operation == view.startup.operation == running.operation.operation
-
-
-async def test_logs_come_masked_as_a_file_into_the_thread_they_were_asked_in() -> None:
-    async with backstage() as stage:
-        stage.host.log = write_entries(make_entry(1, f"key={SECRET}"), make_entry(2, "loading"))
-        refusal = await stage.startups.logs(
-            SERVICE, by=UserId(BOB), channel=ChannelId(OPS), thread_ts=MessageTs("17.1"), lines=200
-        )
-        assert refusal is None
-        [letter] = stage.store.queued.values()
-        assert (letter.kind, letter.channel, letter.thread_ts) == ("upload", OPS, "17.1")
-        assert letter.file is not None
-        assert (letter.file.name, letter.file.lines, letter.file.masked) == ("kimi-k2.5-llm-two.log", 2, 1)
-        assert f"<@{BOB}>" in letter.text
-        content = stage.store.files[letter.id]
-        assert SECRET.encode() not in content
-        assert b"loading" in content
-    assert stage.host.reads[0]["lines"] == 200
-
-
-async def test_logs_asked_for_outside_a_thread_hang_under_a_message_of_their_own() -> None:
-    async with backstage() as stage:
-        stage.host.log = write_entries(make_entry(1, "loading"))
-        asked = partial(stage.startups.logs, SERVICE, by=UserId(BOB), channel=ChannelId(OPS), thread_ts=None)
-        assert await asked() is None
-        root, letter = stage.store.queued.values()
-        assert (root.kind, root.channel) == ("root", OPS)
-        assert f"<@{BOB}>" in root.text
-        assert (letter.kind, letter.thread, letter.thread_ts) == ("upload", root.thread, None)
-        assert await asked() is None
-        assert len({queued.thread for queued in stage.store.queued.values()}) == 2
 
 
 async def test_logs_of_a_host_that_refuses_are_its_words() -> None:

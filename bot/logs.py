@@ -1,0 +1,59 @@
+"""The log of a service for a person who asked: read anew from its hosts, masked, posted as files."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.core.events import ChannelId, MessageTs
+from bot.errors import HostError
+from bot.messages import logs_root_message, tail_letter
+from bot.tails import read_latest
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from bot.core.events import ServiceName, UserId
+    from bot.ground import Ground
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it was asked for; outside of threads the files hang below a message of their own."""
+
+    channel: ChannelId
+    thread_ts: MessageTs | None
+
+
+async def send_logs(
+    ground: Ground,
+    service: ServiceName,
+    *,
+    by: UserId,
+    place: Place,
+    lines: int | None = None,
+    since: timedelta | None = None,
+) -> str | None:
+    """A file for each member; a sentence where a host refuses."""
+    thread = f"logs-{uuid.uuid4().hex}"
+    root = logs_root_message(service, by=by, thread=thread, channel=place.channel)
+    before = [] if place.thread_ts else [root]
+    for link in ground.links(service).values():
+        try:
+            tail = await read_latest(link, make_redactor=ground.make_redactor, lines=lines, since=since)
+        except HostError as error:
+            return str(error)
+        letter = tail_letter(
+            tail,
+            identity=f"{thread}:{link.member}",
+            thread=thread,
+            channel=place.channel,
+            thread_ts=place.thread_ts,
+            name=f"{service}-{link.host.name}.log",
+            comment=f"Log of {service} on {link.host.name}, asked for by <@{by}>:",
+        )
+        await ground.store.enqueue([*before, letter.outgoing], {letter.outgoing.id: letter.content})
+        ground.outbox.wake()
+        before = []
+    return None
