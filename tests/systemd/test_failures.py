@@ -159,7 +159,8 @@ async def test_a_log_file_is_followed_through_a_rotation_midway(tmp_path: Path, 
         replies = [message.plain for message in room.replies()]
         assert sum(line.startswith("Weights loaded") for line in replies) == 1
         assert "CUDA graphs captured" in "\n".join(replies)
-        journal = await real_host.run(f"journalctl -u {real_host.unit} -o cat --no-pager --since -1min")
+        run = f"$(systemctl show -p InvocationID --value {real_host.unit})"
+        journal = await real_host.run(f"journalctl -o cat --no-pager _SYSTEMD_INVOCATION_ID={run}")
         assert "Load weight end" not in journal
         await room.slack.mention("U0ALICE", "C0LLMOPS", "logs 50", root.ts)
         await room.slack.wait_for(lambda slack: _logs(slack) or None, WITHIN)
