@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -55,6 +55,7 @@ class Account:
     phases: tuple[PhaseTime, ...] = ()
     failure: Failure | None = None
     engine: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)  # of the engine and what it stands on, where known
 
     @property
     def longest(self) -> PhaseTime | None:

@@ -25,7 +25,7 @@ from bot.core.blocks import (
     table,
 )
 from bot.core.events import ServiceName, UserId
-from bot.core.words import count, label_phase, name_doing, name_verb_done, spell_duration
+from bot.core.words import count, join_names, label_phase, name_doing, name_verb_done, spell_duration
 
 if TYPE_CHECKING:
     from bot.core.account import Failure
@@ -159,4 +159,5 @@ def _footer(view: WhyView, last: PastStartup) -> list[str]:
     if view.healthy_since:
         since = f"{count(view.healthy_since, 'start')} came through since"
     where = f"{link(last.link, 'Its thread')} has the whole log" if last.link else "its thread is not known"
-    return [f"{by} · {since} · {where}"]
+    with_versions = join_names(f"{name} {told}" for name, told in last.account.versions.items())
+    return [f"{by} · {since} · {where}", *([f"ran {say(with_versions, 300)}"] if with_versions else [])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.core.account import Account, Failure, account_of
@@ -26,13 +27,19 @@ def has_picture(state: StartupState, verb: Verb) -> bool:
 
 
 def account_startup(scene: Scene) -> Account:
-    return account_of(
+    account = account_of(
         scene.tracker.phases(),
         until=_end(scene),
         took=elapsed(scene),
         failure=_failure(scene.state),
         engine=scene.engine.name,
     )
+    return replace(account, versions=_versions(scene.state))
+
+
+def _versions(state: StartupState) -> dict[str, str]:
+    """As far as the members' setups tell; they are one service, and run the same."""
+    return {name: told for setup in state.setup.seen.values() for name, told in setup.versions.items()}
 
 
 def _failure(state: StartupState) -> Failure | None:

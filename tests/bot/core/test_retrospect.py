@@ -123,6 +123,12 @@ def test_why_is_honest_about_what_is_not_known(view: WhyView, words: str) -> Non
     assert words in shown(render_why(view)).replace("`", "")
 
 
+def test_the_versions_it_ran_are_told_where_they_are_known() -> None:
+    known = replace(account(good=False), failure=FAILURE, versions={"sglang": "0.5.10", "torch": "2.9"})
+    told = shown(render_why(WhyView(KIMI, past(1, Verdict.FAILED, known=known), now=BEGAN)))
+    assert "ran sglang 0.5.10 and torch 2.9" in told
+
+
 def test_the_picture_in_the_channel_says_who_asked() -> None:
     message = render_history_root(KIMI, UserId("U0ALICE"))
     assert message.text == "Past startups of `kimi-k2.5`, asked for by <@U0ALICE>:"

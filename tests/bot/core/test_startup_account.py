@@ -8,7 +8,8 @@ from bot.core.account import Failure
 from bot.core.actions import Mark, UploadPicture, Verdict
 from bot.core.events import PhaseId, Rank, Role, UnwatchAsked, UserId, Verb
 from bot.core.picture import describe_waterfall
-from tests.support.startup_runs import Run, make_plan
+from bot.core.setup import Setup
+from tests.support.startup_runs import MEMBER, Run, make_plan
 
 UNIT = "sglang-kimi.service"
 
@@ -51,6 +52,12 @@ def test_a_healthy_start_leaves_its_times_and_no_failure() -> None:
     assert waterfall is not None
     assert waterfall.verdict.startswith("healthy after ")
     assert waterfall.sign == "✓"
+
+
+def test_the_versions_its_setup_tells_are_kept() -> None:
+    run = healthy()
+    run.startup.state.setup.seen[MEMBER] = Setup(versions={"sglang": "0.5.10"})
+    assert run.startup.account(run.now).versions == {"sglang": "0.5.10"}
 
 
 def test_a_failure_is_remembered_with_its_lines_and_what_to_try() -> None:
