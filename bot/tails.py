@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 _WITHIN = 60.0  # real seconds a host has to hand over a log
 _FILE_MOST = 16 << 20  # bytes read from the end of a log file
-_MOST_REFUSED = (HostError, TimeoutError)
+_REFUSALS = (HostError, TimeoutError)
 
 
 async def read_start(
@@ -50,7 +50,7 @@ async def read_start(
         try:
             began = (begun or {}).get(member)
             lines.extend(await _read_start(link, make_redactor, invocation=invocation, began=began))
-        except _MOST_REFUSED as error:
+        except _REFUSALS as error:
             log.warning("tail_from_memory", member=member, error=str(error), lines=len(link.ring))
             lines.extend(link.ring)
     return render_tail(lines)
