@@ -13,7 +13,7 @@ from bot.core.ranks import in_order
 from bot.core.startup_end import take_fall
 from bot.core.startup_members import Fell, name_member
 from bot.core.startup_state import Downfall
-from bot.core.startup_view import patience_now, time_in_phase
+from bot.core.startup_view import patience_now, record_of, time_in_phase
 from bot.core.trace import Trace, say_reading, say_shard
 from bot.core.words import count, name_doing, name_ranks, spell_duration
 
@@ -98,7 +98,9 @@ def check_slowness(turn: Turn, now: datetime) -> None:
     key, usual = phase_key(phase, role), turn.plan.usual.of(phase, role)
     if usual is None or usual < _WORTH_TELLING or key in turn.state.slow or turn.plan.verb is Verb.STOP:
         return
-    if turn.state.fall is not None or turn.state.proof.since is not None:
+    record = record_of(scene, phase, role)
+    begun = record is not None and record.ended is None  # else the time told would be that of the whole start
+    if turn.state.fall is not None or turn.state.proof.since is not None or not begun:
         return
     spent = time_in_phase(scene)
     pace = pace_of(turn.state.silence, patience=patience_now(scene), in_phase=spent, usual=usual, now=now)

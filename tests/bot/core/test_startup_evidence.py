@@ -192,6 +192,16 @@ def test_slow_is_told_once_a_phase_with_its_usual() -> None:
     assert not run.replies(StallReported)
 
 
+def test_between_two_phases_nothing_is_slow() -> None:
+    usual = Usual({"graphs": (40.0,), "memory": (40.0,), "whole": (200.0,)})
+    run = loading(usual=usual)
+    run.wait(50)
+    run.end_weights("TP0")
+    run.end_weights("TP1")
+    run.wait(29)
+    assert not [each for each in run.replies(Noticed) if "Slower" in each.sentence]
+
+
 def test_the_longest_silence_of_healthy_starts_makes_patience_longer() -> None:
     run = loading(usual=Usual(silences={"weights": (30.0, 200.0)}))
     run.wait(299)
