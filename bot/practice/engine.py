@@ -20,6 +20,7 @@ _UNHEALTHY_SECONDS = 20.0  # told: so long a check waits for a scheduler that ha
 _FIRST_TOKEN_SECONDS = 0.31
 _TOKENS_PER_SECOND = 84.0
 _TRUE_PACE_UP_TO = 20.0
+_ACCEPTING = 4  # turns of the loop until a connection that is just being accepted is known to the server
 
 
 class ServerStatus(Enum):
@@ -105,10 +106,11 @@ class Engine:
         if server is not None:
             server.close()
         if web_server is not None:
-            for connection in web_server.connections:
-                if connection.transport is not None:
-                    connection.transport.abort()
+            _break_off(web_server)
             await web_server.shutdown(0.0)
+            for _ in range(_ACCEPTING):
+                await asyncio.sleep(0)
+                _break_off(web_server)
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -206,6 +208,12 @@ class Engine:
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response
+
+
+def _break_off(server: web.Server) -> None:
+    for connection in server.connections:
+        if connection.transport is not None:
+            connection.transport.abort()
 
 
 class _Rubbish(asyncio.Protocol):
