@@ -23,6 +23,7 @@ from bot.core.events import (
     SmokeResult,
     UnitObserved,
 )
+from bot.core.journal import Position
 from bot.core.redact import Redactor
 from bot.core.setup import Setup
 from bot.errors import CommandTimedOut, HostUnreachable
@@ -89,7 +90,7 @@ async def test_lines_come_masked_with_the_place_where_the_journal_stands() -> No
     assert isinstance(event, LineRead)
     assert (event.member, event.line.reading, event.line.invocation) == (MEMBER, "Load weight begin.", NEW)
     assert first.member == MEMBER
-    assert first.position is not None
+    assert isinstance(first.position, Position)
     assert first.position.cursor == make_cursor(1)
     [event] = second.events
     assert isinstance(event, LineRead)
