@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -43,6 +43,7 @@ PhaseName = Literal[
 ]
 Patience = Annotated[timedelta, BeforeValidator(lambda value: parse_duration(str(value)))]
 LOOK = 600  # characters; a stamp further in is part of the text
+_TAGS = 1024  # stamps whose rank is remembered
 _NAMED = re.compile(r"\(\?P<\w+>")
 
 
@@ -204,17 +205,22 @@ class EngineFile(Part):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A rule and where it matched; `phase` is set for begins, ends and progress."""
+    """A rule that matched; `phase` is set for begins, ends and progress."""
 
     kind: Kind
     rule: Rule
-    match: re.Match[str]
     phase: PhaseRule | None = None
+    match: re.Match[str] | None = None  # of a rule that reads something out of the line
+
+    @property
+    def bar(self) -> tuple[int, int] | None:
+        """How many are done, and of how many."""
+        return None if self.match is None else (int(self.match["done"]), int(self.match["total"]))
 
     @property
     def rate(self) -> float | None:
         """Items a second, where a bar tells it."""
-        groups = self.match.groupdict()
+        groups = self.match.groupdict() if self.match is not None else {}
         if not groups.get("rate") or not float(groups["rate"]):
             return None
         rate = float(groups["rate"])
@@ -223,10 +229,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    kind: Kind
-    rule: Rule
     pattern: re.Pattern[str]
-    phase: PhaseRule | None
+    hit: Hit
 
 
 class Reader:
@@ -234,15 +238,17 @@ class Reader:
 
     def __init__(self, engine: EngineFile) -> None:
         rules = list(_in_order(engine))
-        anchored = [each for each in rules if each.rule.line is not None]
+        anchored = [each for each in rules if each.hit.rule.line is not None]
         self._anchored = {f"r{index}": each for index, each in enumerate(anchored)}
         self._combined = re.compile("|".join(_branch(name, each) for name, each in self._anchored.items()))
-        self._anywhere = [(each.rule.has or "", each) for each in rules if each.rule.anywhere is not None]
+        anywhere = [each for each in rules if each.hit.rule.anywhere is not None]
+        self._anywhere = [(each.hit.rule.has or "", each) for each in anywhere]
         self.by_phase: dict[str, PhaseRule] = {phase.id: phase for phase in engine.phase}
         self.recognise = re.compile("|".join(f"(?:{each})" for each in engine.recognise) or "(?!)")
         self.stamp = re.compile(engine.prefix.stamp)
         self._has = engine.prefix.has
-        self.rank = re.compile(engine.prefix.rank)
+        self._rank = re.compile(engine.prefix.rank)
+        self.read_tag = lru_cache(_TAGS)(self._read_tag)
         self.untagged = tuple(re.compile(each) for each in engine.prefix.untagged)
         self.sizes = {name: re.compile(each) for name, each in engine.arguments.sizes.items()}
         self.frames = tuple((re.compile(each.function), each.phase) for each in engine.frame)
@@ -256,6 +262,10 @@ class Reader:
                 return self.stamp.search(reading, 0, LOOK)
         return None
 
+    def _read_tag(self, tags: str) -> str:
+        """The single tags of a stamp, as one name; a service has few, and writes them in every line."""
+        return " ".join(self._rank.findall(tags))
+
     def starts(self, reading: str) -> bool:
         """Whether the line prints the arguments of a new start."""
         if not self._starts:
@@ -268,22 +278,22 @@ class Reader:
         match = self._combined.match(text)
         if match is not None and match.lastgroup is not None:
             each = self._anchored[match.lastgroup]
-            found = each.pattern.match(text)
-            if found is not None:
-                return Hit(each.kind, each.rule, found, each.phase)
+            if not each.pattern.groupindex:
+                return each.hit
+            return replace(each.hit, match=each.pattern.match(text))
         for literal, each in self._anywhere:
             if literal in text:
                 last = None
                 for last in each.pattern.finditer(text):  # noqa: B007 - a redrawn bar: the last state counts
                     pass
                 if last is not None:
-                    return Hit(each.kind, each.rule, last, each.phase)
+                    return replace(each.hit, match=last)
         return None
 
 
 def _branch(name: str, each: _Compiled) -> str:
     """One alternative of the combined pattern; the rule's own groups are kept nameless in it."""
-    return f"(?P<{name}>{_NAMED.sub('(?:', each.rule.line or '')})"
+    return f"(?P<{name}>{_NAMED.sub('(?:', each.hit.rule.line or '')})"
 
 
 def _in_order(engine: EngineFile) -> list[_Compiled]:
@@ -301,7 +311,7 @@ def _in_order(engine: EngineFile) -> list[_Compiled]:
     groups.append((Kind.HARMLESS, None, engine.harmless))
     groups.append((Kind.FAILURE, None, engine.failure))
     return [
-        _Compiled(kind, rule, re.compile(rule.line or rule.anywhere or ""), phase)
+        _Compiled(re.compile(rule.line or rule.anywhere or ""), Hit(kind, rule, phase))
         for kind, phase, rules in groups
         for rule in rules
     ]

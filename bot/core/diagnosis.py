@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.cause import UNKNOWN, Cause, find_diagnosis, name_cause
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
-from bot.core.findings import FailureSaid, Finding, PhaseBegan, PhaseEnded, ProgressMade, ReadySaid
+from bot.core.findings import FailureSaid, Finding, NoiseRead
 from bot.core.ranks import Said, read_parts
 
 if TYPE_CHECKING:
@@ -87,11 +87,9 @@ class Suspects:
         """`phase` and `role`: where the rank that spoke is, or the startup as a whole."""
         if line.partial:
             return
-        if any(isinstance(each, PhaseBegan | PhaseEnded | ProgressMade | ReadySaid) for each in findings):
-            self._survive()
+        failures = self._sort(findings) if findings else []
         process = str(line.pid or "")
         trace = self.state.traces.get(process)
-        failures = [each for each in findings if isinstance(each, FailureSaid)]
         if _WHAT in line.reading:
             self._hear_what(line.reading)
         elif failures:
@@ -104,6 +102,16 @@ class Suspects:
                 trace = self._meet_frame(line.reading, process)
             if trace is not None:
                 self._read_on(trace, process, self._said(line.reading), where=(phase, role))
+
+    def _sort(self, findings: Sequence[Finding]) -> list[FailureSaid]:
+        """The failures among them; anything else but noise shows that those before were survived."""
+        failures: list[FailureSaid] = []
+        for each in findings:
+            if isinstance(each, FailureSaid):
+                failures.append(each)
+            elif not isinstance(each, NoiseRead):
+                self._survive()
+        return failures
 
     def _said(self, reading: str) -> Said:
         if self._engine is not None:

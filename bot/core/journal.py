@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import json
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from bot.core.bars import read_bar, split_bar
@@ -28,7 +29,7 @@ from bot.core.entries import (
     read_time,
     read_word,
 )
-from bot.core.events import Cursor, LogLine, Origin
+from bot.core.events import Cursor, InvocationId, LogLine, Origin
 from bot.core.line_splitter import LineSplitter
 from bot.core.redact import KeyBlock
 from bot.core.secret_patterns import MASK
@@ -48,6 +49,10 @@ OVERLAP = 4096  # characters kept back when a part goes out, so that no secret i
 HELD_ENTRIES = 512  # entries for which an unfinished line or key is waited for
 LINE_MAX = 48 << 10  # journald's default
 STRIPPED = 64  # bytes; more blanks than that at a cut are not made good
+
+_SHARED_FIELDS = ("SYSLOG_IDENTIFIER", "_COMM", "_HOSTNAME")
+# Alike in all lines of a process.
+_read_shared = itemgetter("_PID", "_SYSTEMD_INVOCATION_ID", "_BOOT_ID", *_SHARED_FIELDS)
 
 _decode = json.JSONDecoder().raw_decode
 
@@ -86,6 +91,17 @@ class _Unfinished:
         self.size += len(piece)
 
 
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """What an entry tells beside its message: the same for every line of a process."""
+
+    pid: int | None
+    origin: Origin
+    invocation: InvocationId | None
+    boot: str | None
+    fields: dict[str, str]
+
+
 @dataclass(slots=True)
 class _OpenKey:
     since: int
@@ -109,7 +125,7 @@ class Decoder:
         self._trail_from = 0  # the number of the entry after _trail[0]
         self._unfinished: dict[_Stream, _Unfinished] = {}  # in the order they began
         self._keys: dict[_Stream, _OpenKey] = {}
-        self._fields: dict[tuple[object, ...], dict[str, str]] = {}
+        self._writers: dict[tuple[object, ...], _Writer] = {}
 
     @property
     def position(self) -> Position:
@@ -200,7 +216,7 @@ class Decoder:
         if not self._redactor.quiet(message):
             stream = (read_word(entry, "_STREAM_ID"), read_word(entry, "_PID"))
             return self._lines(entry, cursor, stream, message)
-        return [self._line(entry, cursor, message, 0)]
+        return [self._line(entry, cursor, message, 0, reading=message)]
 
     def _add(self, stream: _Stream, unfinished: _Unfinished, ending: object) -> list[LogLine]:
         piece = read_message(unfinished.entry.get("MESSAGE", ""))
@@ -259,40 +275,48 @@ class Decoder:
         return [self._line(entry, cursor, part, part.count(MASK) if masked else 0) for part in parts]
 
     def _line(
-        self, entry: Entry, cursor: Cursor | None, text: str, masked: int, *, partial: bool = False
+        self,
+        entry: Entry,
+        cursor: Cursor | None,
+        text: str,
+        masked: int,
+        *,
+        partial: bool = False,
+        reading: str | None = None,
     ) -> LogLine:
-        origin = read_origin(entry)
-        boot = entry.get("_BOOT_ID")
+        writer = self._writer(entry)
         return LogLine(
             text,
-            read_bar(text),
+            read_bar(text) if reading is None else reading,
             read_time(entry),
             cursor,
-            read_pid(entry),
-            origin,
-            read_invocation(entry, origin),
-            boot if isinstance(boot, str) else None,
+            writer.pid,
+            writer.origin,
+            writer.invocation,
+            writer.boot,
             partial,
             masked,
-            self._kept(entry, origin),
+            writer.fields,
         )
 
-    def _kept(self, entry: Entry, origin: Origin) -> dict[str, str]:
-        """The fields of an entry; a service's lines share theirs."""
+    def _writer(self, entry: Entry) -> _Writer:
+        """Who wrote an entry; that of a service's lines is remembered."""
+        origin = read_origin(entry)
         if origin is not Origin.SERVICE or "MESSAGE_ID" in entry:
-            return self._masked_fields(entry)
-        names = (entry.get("SYSLOG_IDENTIFIER"), entry.get("_COMM"), entry.get("_HOSTNAME"))
+            return _describe(entry, origin, self._masked_fields(entry))
         try:
-            return self._fields[names]
-        except KeyError:
-            if len(self._fields) >= HELD_ENTRIES:
-                self._fields.clear()
-            fields = self._fields[names] = self._masked_fields(
-                {"SYSLOG_IDENTIFIER": names[0], "_COMM": names[1], "_HOSTNAME": names[2]}
-            )
-            return fields
-        except TypeError:  # a value that is no string
-            return self._masked_fields(entry)
+            key = _read_shared(entry)
+            known = self._writers.get(key)
+        except (KeyError, TypeError):  # one is missing, or has a value that is no string
+            return _describe(entry, origin, self._masked_fields(entry))
+        return known or self._remember(key, entry)
+
+    def _remember(self, key: tuple[object, ...], entry: Entry) -> _Writer:
+        if len(self._writers) >= HELD_ENTRIES:
+            self._writers.clear()
+        fields = self._masked_fields({name: entry[name] for name in _SHARED_FIELDS})
+        writer = self._writers[key] = _describe(entry, Origin.SERVICE, fields)
+        return writer
 
     def _masked_fields(self, entry: Entry) -> dict[str, str]:
         return {name: self._redactor.redact(word)[0] for name, word in read_fields(entry).items()}
@@ -331,3 +355,9 @@ class Decoder:
 
     def _overdue(self, held: Mapping[_Stream, _Unfinished | _OpenKey]) -> Iterable[_Stream]:
         return [stream for stream, one in held.items() if self._number - one.since >= HELD_ENTRIES]
+
+
+def _describe(entry: Entry, origin: Origin, fields: dict[str, str]) -> _Writer:
+    boot = entry.get("_BOOT_ID")
+    invocation = read_invocation(entry, origin)
+    return _Writer(read_pid(entry), origin, invocation, boot if isinstance(boot, str) else None, fields)

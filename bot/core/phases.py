@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from bot.core.findings import PhaseRecord
     from config.engine_file import EngineFile, Hit, PhaseRule
 
-_LOUD = {Origin.MANAGER, Origin.JOURNALD}  # about the unit, not from the engine
+_LOUD = (Origin.MANAGER, Origin.JOURNALD)  # about the unit, not from the engine
+_NOISE = NoiseRead()
 
 
 @dataclass(slots=True)
@@ -75,14 +76,16 @@ class Tracker:
             hit = self._reader.read(said.text)
             if hit is None:
                 self.state.unrecognised += 1
-            elif not line.partial or hit.kind is Kind.PROGRESS:
+            elif line.partial and hit.kind is not Kind.PROGRESS:
+                continue
+            elif hit.kind is Kind.NOISE and self.state.ready:
+                found.append(_NOISE)  # most of all lines, once it serves
+            elif hit.kind is not Kind.HARMLESS:
                 self._take(hit, said, _Scene(found, rank, member, at))
         return tuple(found)
 
     def _take(self, hit: Hit, said: Said, scene: _Scene) -> None:
         match hit.kind:
-            case Kind.HARMLESS:
-                return
             case Kind.FAILURE:
                 scene.found.append(_failure(hit, said, scene))
                 return
@@ -117,7 +120,7 @@ class Tracker:
         self._close_finished(scene)
 
     def _hear_noise(self, hit: Hit, scene: _Scene) -> None:
-        scene.found.append(NoiseRead())
+        scene.found.append(_NOISE)
         if self.state.ready or not (hit.rule.serving or hit.rule.alone):
             return
         begun = any(record.phase is not PhaseId.PROCESS for record in self.state.spans.records)
@@ -207,12 +210,14 @@ class Tracker:
     def _progress(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
         spans, phase = self.state.spans, PhaseId(rule.id)
         index = spans.find_open(phase)
+        if hit.bar is None:
+            return
         if index is None:
             if not hit.rule.opens or spans.find(phase) is not None:
                 return
             index = self._open(phase, Role.TARGET, scene)
             self._prove(rule, scene)
-        progress = Progress(int(hit.match["done"]), int(hit.match["total"]))
+        progress = Progress(*hit.bar)
         if spans.progress(index, progress):
             self._leave_nested(rule, scene)
             scene.found.append(ProgressMade(phase, spans.records[index].role, progress, hit.rate))

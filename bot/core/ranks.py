@@ -40,7 +40,7 @@ def read_parts(engine: EngineFile, reading: str) -> tuple[Said, ...]:
     if match is None:
         return (_unstamped(engine, reading),)
     tags = match["ranks"]
-    tag = Rank(" ".join(reader.rank.findall(tags))) if tags else None
+    tag = Rank(reader.read_tag(tags)) if tags else None
     said = Said(reading[match.end() :], tag, stamped=True)
     if match.start() and "%" in reading[: match.start()]:
         return (Said(reading[: match.start()]), said)
@@ -61,16 +61,15 @@ def read_rank(memory: RankMemory, said: Said, *, pid: int | None, member: Member
     process = None if pid is None else f"{member}:{pid}"
     if said.tag is None:
         return memory.pids.get(process or "", MAIN_RANK)
-    rank = _owned(memory, _full(memory, said), member)
+    rank = _owned(memory, said.tag if said.stamped else _full(memory, said.tag), member)
     if process is not None and said.stamped:
         memory.pids[process] = rank
     return rank
 
 
-def _full(memory: RankMemory, said: Said) -> Rank:
+def _full(memory: RankMemory, tag: Rank) -> Rank:
     """`[rank6]` tells no more than a number: the one known rank with that number, where there is one."""
-    tag = said.tag or MAIN_RANK
-    if said.stamped or tag in memory.owners:
+    if tag in memory.owners:
         return tag
     alike = [rank for rank in memory.owners if tag in rank.split(" ")]
     return alike[0] if len(alike) == 1 else tag

@@ -98,7 +98,10 @@ class Redactor:
         """No secret can be in `text`: nothing in it looks like the beginning of one. The cheap look."""
         if GATE.search(text.lower()) is not None:
             return False
-        return not any(secret in text for secret in self._known)
+        for secret in self._known:  # noqa: SIM110 - every line comes by here, and a generator costs more
+            if secret in text:
+                return False
+        return True
 
     def _spans(self, text: str) -> list[_Span]:
         view = _View(text)
