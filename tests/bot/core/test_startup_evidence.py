@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from bot.core.actions import Close, MovedAgain, Noticed, Pace, StallReported, Up
 from bot.core.baseline import Usual
 from bot.core.events import EvidenceSampled, PhaseId, Rank
 from bot.core.evidence import Gpu, ProcessSeen, Sample, ShardMapped
-from tests.support.startup_runs import MEMBER, NEW, OLD, RUNNING, Run, make_plan
+from tests.support.startup_runs import MEMBER, NEW, OLD, RUNNING, STATE, Run, make_plan
 
 GIGA = 10**9
 PATIENT = {PhaseId.WEIGHTS: timedelta(seconds=60), PhaseId.GRAPHS: timedelta(seconds=60)}
@@ -231,3 +232,17 @@ def test_silence_while_nobody_looked_teaches_nothing() -> None:
     run.startup.resume(run.now)
     run.capture_graphs()
     assert max(run.startup.state.silence.longest.values()) < 60
+
+
+def test_a_state_saved_before_anything_was_measured_still_reads() -> None:
+    run = loading()
+    sample(run)
+    state = json.loads(STATE.dump_json(run.startup.state))
+    for key in ("slow", "weights"):
+        del state[key]
+    for key in ("key", "longest", "unsure"):
+        del state["silence"][key]
+    del state["members"][MEMBER]["trace"]
+    old = STATE.validate_python(state)
+    assert old.members[MEMBER].trace.sample is None
+    assert old.silence.longest == {}
