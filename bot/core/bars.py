@@ -13,7 +13,9 @@ ANSI = (
     r"|\x1b[ -/]*+[0-OQ-WYZ\\`-~]"
 )
 # Everything that takes no place on the screen. NUL is no part of it: in a command line it separates words.
-INVISIBLE = re.compile(rf"{ANSI}|[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL = r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+INVISIBLE = re.compile(rf"{ANSI}|{_CONTROL}")
+_ANY_CONTROL = re.compile(_CONTROL)
 _BLANKS = str.maketrans({"\0": " ", "\n": " "})
 
 # tqdm ends its bar in `28/64 [00:11<00:14,  2.45it/s]`, whatever stands before and behind.
@@ -22,11 +24,20 @@ _BAR = re.compile(r"/\S{1,16} \[(?:\d+:)?\d+:\d\d<[^\[\]\r\n]{0,200}+\]")
 _TAG = re.compile(r"(?:\([A-Za-z_][\w ]{0,80} pid=\d{1,10}\) ?)+")
 
 
+def hides(text: str) -> bool:
+    """Whether anything INVISIBLE is in it: the cheap look, as all of that begins with a control character."""
+    return _ANY_CONTROL.search(text) is not None
+
+
+def _strip(text: str) -> str:
+    return INVISIBLE.sub("", text) if hides(text) else text
+
+
 def read_bar(text: str) -> str:
     """What is left on the screen of `text`: its last redraw, without ANSI and control characters but tab."""
     if text.isprintable():
         return text
-    seen = INVISIBLE.sub("", text).translate(_BLANKS)
+    seen = _strip(text).translate(_BLANKS)
     if "\r" not in seen:
         return seen
     redraws = [redraw for redraw in seen.split("\r") if redraw and not redraw.isspace()]
@@ -73,5 +84,5 @@ def _bar_end(redraw: str) -> int | None:
 
 
 def _visible(text: str) -> bool:
-    rest = INVISIBLE.sub("", text)
+    rest = _strip(text)
     return bool(rest) and not rest.isspace()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from bot.core.bars import INVISIBLE
+from bot.core.bars import INVISIBLE, hides
 from bot.core.secret_patterns import (
     BODY_LINE,
     BODY_RUN,
@@ -26,6 +26,8 @@ from bot.core.secret_patterns import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from bot.core.secret_patterns import Look
 
 LEAST_KNOWN = 6  # characters; a shorter known secret would mask ordinary words
 BLOCK_LINES = 512  # a key block of more lines is none
@@ -64,7 +66,7 @@ class Redactor:
     def redact_beginning(self, text: str, *, block: KeyBlock | None = None) -> tuple[str, int]:
         """As `redact_in`, for text whose rest is not there yet: a secret just begun is masked as well."""
         spans = self._spans(text) if block is None else [*_key_body(text), *self._spans(text)]
-        spans.extend(match.span("v") for match in CUT_OFF.finditer(text))
+        spans.extend(match.span("v") for match in CUT_OFF.finditer(text, _last_word(text)))
         spans.extend(_begun(text, self._known))
         return _mask(text, spans)
 
@@ -116,9 +118,8 @@ class Redactor:
                 yield at, at + len(secret)
                 at = text.find(secret, at + len(secret))
         lowered = text.lower()
-        for needs, pattern in PATTERNS:
-            if any(word in lowered for word in needs):
-                yield from _matches(pattern, text)
+        for look in PATTERNS:
+            yield from _secrets(look, text, lowered)
 
 
 class _View:
@@ -128,7 +129,7 @@ class _View:
         self.text = text
         self._starts: list[int] = []  # of each visible piece in the view, with where it stands in the text
         self._origins: list[int] = []
-        if not text.isprintable() and ("\0" in text or INVISIBLE.search(text)):
+        if not text.isprintable() and ("\0" in text or hides(text)):
             self._strip(text)
 
     def _strip(self, text: str) -> None:
@@ -170,10 +171,10 @@ def _opens(text: str) -> bool:
     return begin is not None and KEY_END.search(text, begin.end()) is None
 
 
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[_Span]:
-    for match in pattern.finditer(text):
+def _secrets(look: Look, text: str, lowered: str) -> Iterator[_Span]:
+    for match in look.find(text, lowered):
         span = _bare(text, match.span("v"))
-        if _is_secret(text[slice(*span)], number_is_none="number" in pattern.groupindex):
+        if _is_secret(text[slice(*span)], number_is_none="number" in look.pattern.groupindex):
             yield span
 
 
@@ -192,6 +193,12 @@ def _is_secret(value: str, *, number_is_none: bool) -> bool:
 def _key_body(text: str) -> list[_Span]:
     whole = BODY_LINE.fullmatch(text)
     return [match.span("v") for match in ((whole,) if whole else BODY_RUN.finditer(text))]
+
+
+def _last_word(text: str) -> int:
+    """Where the word begins with which the text stops."""
+    words = text.rsplit(None, 1)
+    return len(text) - len(words[-1]) if words and text.endswith(words[-1]) else len(text)
 
 
 def _begun(text: str, known: Iterable[str]) -> Iterator[_Span]:

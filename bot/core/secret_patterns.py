@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MASK = "[masked]"
 TRAILING = 4  # characters of a known secret that betray its beginning at the end of a cut text
@@ -49,22 +53,58 @@ _LABEL = r"[A-Z0-9 ]{0,40}"  # RSA, EC, OPENSSH, ENCRYPTED, …
 
 _NAMED = ("key", "secret", "passw", "passph", "token")
 
-Look = tuple[tuple[str, ...], re.Pattern[str]]  # one of these lowercase words stands in the text; the pattern
+REACH = 16  # characters before the first of _NAMED in it; no name begins earlier than `huggingface_` does
+
+
+class Look(NamedTuple):
+    """One of these lowercase words stands in the text, and then the pattern is worth trying.
+
+    `near`: the words, where a match begins no more than REACH before the first of them.
+    """
+
+    needs: tuple[str, ...]
+    pattern: re.Pattern[str]
+    near: re.Pattern[str] | None = None
+
+    def find(self, text: str, lowered: str) -> Iterator[re.Match[str]]:
+        """Every match, as `finditer` has them; `lowered` is the text in lower case."""
+        if not any(word in lowered for word in self.needs):
+            return iter(())
+        if self.near is None or len(lowered) != len(text):
+            return self.pattern.finditer(text)
+        return self._find_near(text, self.near.finditer(lowered))
+
+    def _find_near(self, text: str, words: Iterator[re.Match[str]]) -> Iterator[re.Match[str]]:
+        """Launch arguments are thousands of characters, and few of them can begin a match."""
+        at = 0
+        for word in words:
+            for begin in range(max(at, word.start() - REACH), word.start() + 1):
+                match = self.pattern.match(text, begin)
+                if match is not None:
+                    yield match
+                    at = match.end()
+                    break
+            else:
+                at = max(at, word.start() + 1)
 
 
 def _look(needs: tuple[str, ...], source: str, flags: re.RegexFlag = re.NOFLAG) -> Look:
-    return needs, re.compile(source, flags)
+    return Look(needs, re.compile(source, flags))
 
 
 def _look_named(source: str, needs: tuple[str, ...] = _NAMED) -> Look:
     return _look(needs, source, re.VERBOSE | re.IGNORECASE)
 
 
+def _look_near(source: str) -> Look:
+    return _look_named(source)._replace(near=re.compile("|".join(_NAMED)))
+
+
 PATTERNS: tuple[Look, ...] = (
     # api_key='…'  "api_key": "…"  API_KEY=…  --api-key=…  os.environ['HF_TOKEN'] = '…'
-    _look_named(rf"{_NAME}{_CLOSE}\]?{_GAP}(?:=>?|:=?){_GAP}{_VALUE}"),
+    _look_near(rf"{_NAME}{_CLOSE}\]?{_GAP}(?:=>?|:=?){_GAP}{_VALUE}"),
     # ['--api-key', '…']  (b'x-api-key', b'…')
-    _look_named(rf"""{_NAME}\\*["']{_GAP},{_GAP}(?=[bBuU]?\\*["']){_VALUE}"""),
+    _look_near(rf"""{_NAME}\\*["']{_GAP},{_GAP}(?=[bBuU]?\\*["']){_VALUE}"""),
     # --api-key …  --admin-api-key '…'  --hf-token "…"
     _look_named(
         rf"(?<![\w-])--?[\w-]{{0,64}}?(?:{_NAME}|token){_CLOSE}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bot.core.secret_patterns import CUT_OFF, GATE, MASK, NOTHING, PATTERNS
 from tests.bot.core.test_redact import HARMLESS, KEY, LOOKS, PLACES
@@ -11,7 +13,7 @@ SECRET_TEXTS = [place.format(KEY).replace("\0", " ") for place in PLACES] + LOOK
 
 
 def test_every_pattern_finds_something() -> None:
-    for _, pattern in PATTERNS:
+    for _, pattern, _ in PATTERNS:
         assert any(
             map(pattern.search, [*SECRET_TEXTS, "-----BEGIN PRIVATE KEY-----x", "token='abcdef123456'"])
         )
@@ -19,7 +21,7 @@ def test_every_pattern_finds_something() -> None:
 
 @pytest.mark.parametrize("text", SECRET_TEXTS)
 def test_what_a_pattern_finds_passes_the_gate_and_its_own_words(text: str) -> None:
-    for words, pattern in PATTERNS:
+    for words, pattern, _ in PATTERNS:
         if pattern.search(text):
             assert GATE.search(text.lower())
             assert any(word in text.lower() for word in words)
@@ -42,3 +44,23 @@ def test_a_value_that_says_nothing(value: str) -> None:
 def test_the_mask_is_no_secret() -> None:
     assert GATE.search(MASK) is None
     assert CUT_OFF.search(MASK) is None
+
+
+NAMES = [
+    "encryption_key_id",
+    "huggingface_token",
+    "SECRET-ACCESS-KEY",
+    "passphrase",
+    "tokenizer",
+    "monkey",
+    "key",
+]
+AFTER = ["='a\\'b' ", ": x", '", b"v', "=", " ", "İ", "=>[1] ", "\\' , '", ";"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([*NAMES, *AFTER]), max_size=30).map("".join))
+def test_looking_near_the_words_finds_what_looking_everywhere_finds(text: str) -> None:
+    for look in PATTERNS:
+        everywhere = [match.span() for match in look.pattern.finditer(text)]
+        assert [match.span() for match in look.find(text, text.lower())] == everywhere
