@@ -108,7 +108,7 @@ def _stall_buttons(view: StartupView) -> tuple[Element, ...]:
     wait = pack(o=view.operation, s=view.service, m=minutes)
     return (
         button(f"Keep waiting {minutes}m", "wait", wait),
-        button("Logs", "logs", pack_subject(view.operation, view.service)),
+        _look_button("Logs", "logs", view),
         make_verb_button(Verb.RESTART, view),
         make_verb_button(Verb.STOP, view),
     )
@@ -210,7 +210,9 @@ def _failed(reply: VerdictReached, view: StartupView) -> Message:
     if reply.phases:
         blocks.append(_durations(reply.phases))
     reload = (make_reload_button(view),) if reply.setup is not None and reply.setup.stale else ()
-    blocks.append(actions(make_verb_button(Verb.RESTART, view), *reload, _logs_button(view)))
+    why, history = _look_button("Why", "why", view), _look_button("History", "history", view)
+    logs = _look_button("Logs", "logs", view)
+    blocks.append(actions(why, make_verb_button(Verb.RESTART, view), *reload, history, logs))
     return make_message(f"{say_name(view.service)} {told}", *blocks)
 
 
@@ -238,5 +240,6 @@ def _quote(line: str, rank: Rank | None) -> str:
     return told if rank is None or rank == MAIN_RANK or rank in told else f"[{rank}] {told}"
 
 
-def _logs_button(view: StartupView) -> Element:
-    return button("Logs", "logs", pack_subject(view.operation, view.service))
+def _look_button(label: str, verb: str, view: StartupView) -> Element:
+    """One that changes nothing, for everybody."""
+    return button(label, verb, pack_subject(view.operation, view.service))

@@ -61,7 +61,8 @@ def render_history(view: HistoryView) -> Message:
         return make_message(told, section(told))
     shown = view.startups[:MOST_ROWS]
     usual = f" Usual: {spell_duration(view.usual)}." if view.usual is not None else ""
-    told = f"{say_name(view.service)}: the last {count(len(shown), 'startup')}, newest first.{usual}"
+    of = f"the last {len(shown)} startups, newest first" if len(shown) > 1 else "the one startup on record"
+    told = f"{say_name(view.service)}: {of}.{usual}"
     blocks: list[Block] = [section(told), table([_HEADER, *(_row(each) for each in shown)])]
     if len(view.startups) > len(shown):
         blocks.append(context(f"and {len(view.startups) - len(shown)} older ones, in the picture"))

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bot.core.actions import Verdict
 from bot.core.answers import render_busy, render_confirmation
 from bot.core.events import ChannelId, OperationId, ServiceName, UserId, Verb
 from bot.core.render import render_root
-from bot.core.report import render_stall
+from bot.core.report import render_stall, render_verdict
 from bot.core.request import Busy, Held, NeedsConfirmation, Request
+from bot.core.retrospect import HistoryView, WhyView
 from handlers.actions import read_command, read_press
-from tests.bot.core.test_report import STALL
+from tests.bot.core.test_report import FAILED, STALL
 from tests.support.configurations import ALICE, BOB, MALLORY, OPS
 from tests.support.startup_views import MIDWAY, seconds
+from tests.support.waterfalls import BEGAN, past
 
 if TYPE_CHECKING:
     from bot.core.blocks import Message
@@ -38,6 +41,20 @@ async def test_logs_from_the_root_go_into_its_thread(room: Room) -> None:
     assert called[:2] == ("logs", KIMI)
     assert called[2]["thread_ts"] == ts
     assert "the file comes here" in (await room.whisper(MALLORY)).plain
+
+
+async def test_why_and_history_from_a_failure_are_answered_in_its_thread(room: Room) -> None:
+    room.accounts.last = WhyView(KIMI, past(1, Verdict.FAILED), now=BEGAN)
+    room.accounts.past = HistoryView(KIMI, (past(1), past(2, Verdict.FAILED)), now=BEGAN)
+    root, ts = await in_thread(room, render_verdict(FAILED, MIDWAY))
+    assert (await room.slack.press(MALLORY, OPS, ts, "kimi:why")).acknowledged
+    why = await room.whisper(MALLORY)
+    assert "went wrong after 3m02s" in why.plain
+    assert why.thread_ts == root
+    assert (await room.slack.press(MALLORY, OPS, ts, "kimi:history")).acknowledged
+    assert "the last 2 startups" in (await room.whisper(MALLORY, 2)).plain
+    drawn = await room.wait_for(lambda: room.accounts.drawn)
+    assert drawn == [{"service": KIMI, "by": MALLORY, "channel": OPS, "thread_ts": root}]
 
 
 async def test_stop_watching_is_for_operators_and_who_started_it(room: Room) -> None:

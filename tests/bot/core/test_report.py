@@ -189,7 +189,7 @@ def test_failed_with_its_root_error_and_a_way_on() -> None:
     assert markups(message) == [f"❌ {told}", "Try: lower `--mem-fraction-static`"]
     assert preformatted(message) == "[TP3] torch.OutOfMemoryError: tried to allocate <2.00 GiB>"
     assert kinds(message) == ["section", "rich_text", "section", "table", "actions"]
-    assert labels(message) == ["Restart", "Logs"]
+    assert labels(message) == ["Why", "Restart", "History", "Logs"]
     assert "healthy" not in shown(message) + message.text
 
 

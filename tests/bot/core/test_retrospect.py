@@ -75,6 +75,11 @@ def test_the_searched_words_stand_in_the_table_alone() -> None:
     assert not any(word in f"{told.text}{told.blocks}" for word in Searched)
 
 
+def test_a_single_startup_is_not_called_the_last_of_several() -> None:
+    message = render_history(HistoryView(KIMI, (past(1),), now=BEGAN))
+    assert shown(message).startswith("kimi-k2.5: the one startup on record.\n")
+
+
 def test_nobody_in_chat_and_no_link_are_said_plainly() -> None:
     message = render_history(HistoryView(KIMI, (replace(past(link=None), by=None),), now=BEGAN))
     assert_sendable(message)
