@@ -213,9 +213,10 @@ class Hit:
     match: re.Match[str] | None = None  # of a rule that reads something out of the line
 
     @property
-    def bar(self) -> tuple[int, int] | None:
-        """How many are done, and of how many."""
-        return None if self.match is None else (int(self.match["done"]), int(self.match["total"]))
+    def bar(self) -> tuple[int, int]:
+        """Of progress: how many are done, and of how many."""
+        assert self.match is not None  # noqa: S101 - a rule of progress has these groups
+        return int(self.match["done"]), int(self.match["total"])
 
     @property
     def rate(self) -> float | None:
@@ -250,7 +251,7 @@ class Reader:
         self._rank = re.compile(engine.prefix.rank)
         self.read_tag = lru_cache(_TAGS)(self._read_tag)
         self.untagged = tuple(re.compile(each) for each in engine.prefix.untagged)
-        self.sizes = {name: re.compile(each) for name, each in engine.arguments.sizes.items()}
+        self._sizes = {name: re.compile(each) for name, each in engine.arguments.sizes.items()}
         self.frames = tuple((re.compile(each.function), each.phase) for each in engine.frame)
         self._starts = tuple(re.compile(each.line) for each in engine.arguments.begin if each.line)
         self.no_graphs = re.compile(engine.arguments.no_graphs or "(?!)")
@@ -265,6 +266,11 @@ class Reader:
     def _read_tag(self, tags: str) -> str:
         """The single tags of a stamp, as one name; a service has few, and writes them in every line."""
         return " ".join(self._rank.findall(tags))
+
+    def read_sizes(self, arguments: str) -> dict[str, str]:
+        """What the launch arguments tell of how many ranks there are."""
+        told = {name: pattern.search(arguments) for name, pattern in self._sizes.items()}
+        return {name: match[1] for name, match in told.items() if match is not None}
 
     def starts(self, reading: str) -> bool:
         """Whether the line prints the arguments of a new start."""

@@ -19,7 +19,7 @@ _ENOUGH = 5  # starts, before the odd ones among them are left out
 
 def phase_key(phase: PhaseId, role: Role = Role.TARGET) -> str:
     """`weights`, or `weights/draft`: what durations are filed under."""
-    return phase.value if role is Role.TARGET else f"{phase.value}/{role.value}"
+    return f"{phase}" if role is Role.TARGET else f"{phase}/{role}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class Tracker:
         self.engine = engine
         self.ranks = ranks
         self.state = state or TrackerState()
+        self.spoke = MAIN_RANK  # who said the last thing in the line that was read last
         self._reader = engine.reader
         self._present: tuple[PhaseId, Role] | None = None  # what `current` said, until something moves
         self._lead = next((PhaseId(rule.id) for rule in engine.phase if rule.rounds == "lead"), None)
@@ -68,11 +69,12 @@ class Tracker:
 
     def read(self, line: LogLine, *, member: Member, at: datetime) -> tuple[Finding, ...]:
         """What this line tells. `at`: its own time, or that of its arrival."""
+        self.spoke = MAIN_RANK
         if line.origin in _LOUD:
             return ()
         found: list[Finding] = []
         for said in read_parts(self.engine, line.reading):
-            rank = read_rank(self.state.who, said, pid=line.pid, member=member)
+            self.spoke = rank = read_rank(self.state.who, said, pid=line.pid, member=member)
             hit = self._reader.read(said.text)
             if hit is None:
                 self.state.unrecognised += 1
@@ -88,10 +90,8 @@ class Tracker:
         match hit.kind:
             case Kind.FAILURE:
                 scene.found.append(_failure(hit, said, scene))
-                return
             case Kind.NOISE:
                 self._hear_noise(hit, scene)
-                return
             case Kind.READY:
                 self._say_ready(scene)
             case Kind.SETTLED:
@@ -121,17 +121,15 @@ class Tracker:
 
     def _hear_noise(self, hit: Hit, scene: _Scene) -> None:
         scene.found.append(_NOISE)
-        if self.state.ready or not (hit.rule.serving or hit.rule.alone):
+        if not (hit.rule.serving or hit.rule.alone):
             return
         begun = any(record.phase is not PhaseId.PROCESS for record in self.state.spans.records)
         if hit.rule.serving or not begun:
-            self._present = None
             self._say_ready(scene)  # its own word for it is not in this log
 
     def _learn(self, arguments: str, scene: _Scene) -> None:
         reader = self.engine.reader
-        told = {name: pattern.search(arguments) for name, pattern in reader.sizes.items()}
-        sizes = {name: match[1] for name, match in told.items() if match is not None}
+        sizes = reader.read_sizes(arguments)
         whole = int(sizes.get("tp", 1)) * int(sizes.get("pp", 1))
         if "shared_dp" not in sizes:
             whole *= int(sizes.get("dp", 1))
@@ -210,8 +208,6 @@ class Tracker:
     def _progress(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
         spans, phase = self.state.spans, PhaseId(rule.id)
         index = spans.find_open(phase)
-        if hit.bar is None:
-            return
         if index is None:
             if not hit.rule.opens or spans.find(phase) is not None:
                 return

@@ -265,8 +265,9 @@ class Startup:
     def _look_again(self, now: datetime) -> None:
         turn = self._turn
         for check in _CHECKS:
-            if not turn.is_over:
-                check(turn, now)
+            if turn.is_over:
+                return
+            check(turn, now)
 
 
 def fresh_state(plan: Plan) -> StartupState:

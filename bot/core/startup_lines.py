@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from bot.core.actions import Noticed, Verdict
 from bot.core.baseline import phase_key
-from bot.core.events import LogLine, Member, Origin, PhaseId, Role
+from bot.core.events import LogLine, Member, Origin, PhaseId, Rank, Role
 from bot.core.evidence import read_model_path
 from bot.core.findings import (
     FailureSaid,
@@ -17,7 +17,6 @@ from bot.core.findings import (
     ProgressMade,
     ReadySaid,
 )
-from bot.core.ranks import read_parts, read_rank
 from bot.core.startup_end import fail_with, finish, take_fall
 from bot.core.startup_kernel import take_kernel
 from bot.core.startup_markers import read_marker
@@ -96,10 +95,11 @@ def _take_new(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
     for kept in turn.recognise(line, member=name, at=at):
         _read(turn, kept.member, kept.line, at=kept.at, now=now)
     findings = _read(turn, name, line, at=at, now=now)
+    rank = turn.tracker.spoke
     state.lines += not line.partial
     take_facts(turn, name, read_new_line(state.members[name], line), now)
     if not turn.is_over and not any(isinstance(each, NoiseRead) for each in findings):
-        _take_reading(turn, name, line, now)
+        _take_reading(turn, rank, line, now)
 
 
 def _read(turn: Turn, name: Member, line: LogLine, *, at: datetime, now: datetime) -> tuple[Finding, ...]:
@@ -140,14 +140,12 @@ def _take_finding(turn: Turn, finding: Finding, name: Member, *, at: datetime, n
             assert_never(finding)
 
 
-def _take_reading(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
+def _take_reading(turn: Turn, rank: Rank, line: LogLine, now: datetime) -> None:
     """A line never seen before is progress; any line is a sign of life."""
     state, reading = turn.state, line.reading[:_LINE_LENGTH]
     state.silence.sign = now
     if line.partial or not reading.strip():
         return
-    said = read_parts(turn.engine, line.reading)[-1]
-    rank = read_rank(turn.tracker.state.who, said, pid=line.pid, member=name)
     if state.silence.is_new_line(rank, reading):
         state.last_lines = [*state.last_lines, reading][-_LAST_LINES:]
         turn.progress(reading, now)

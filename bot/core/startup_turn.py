@@ -39,6 +39,7 @@ class Turn:
         self.markers = Markers(plan.markers, state.markers)
         self.changed = False  # the present should be shown
         self._out: list[Action] = []
+        self._scene: Scene | None = None
 
     @property
     def is_over(self) -> bool:
@@ -53,7 +54,11 @@ class Turn:
         return [*shown, *self._out]
 
     def scene(self, now: datetime) -> Scene:
-        return Scene(self.plan, self.engine, self.state, self.tracker, now)
+        """The present, to be looked at; the same one for all who look at the same moment."""
+        scene = self._scene
+        if scene is None or scene.now != now or scene.tracker is not self.tracker:
+            scene = self._scene = Scene(self.plan, self.engine, self.state, self.tracker, now)
+        return scene
 
     def current(self, now: datetime) -> tuple[PhaseId, Role]:
         return current_phase(self.scene(now))

@@ -48,9 +48,11 @@ def check_limit(turn: Turn, now: datetime) -> None:
 
 
 def check_silence(turn: Turn, now: datetime) -> None:
-    silence, patience = turn.state.silence, patience_now(turn.scene(now))
-    waits = turn.state.proof.since is not None or turn.state.fall is not None
-    if waits or silence.stalled or not silence.exceeds(patience, now, moved=last_moved(turn.state)):
+    silence = turn.state.silence
+    if silence.stalled or turn.state.proof.since is not None or turn.state.fall is not None:
+        return
+    patience = patience_now(turn.scene(now))
+    if not silence.exceeds(patience, now, moved=last_moved(turn.state)):
         return
     silence.stalled = silence.told = True
     turn.say(_stall(turn, patience, now))

@@ -53,10 +53,11 @@ def test_a_new_engine_is_a_new_file(tmp_path: Path) -> None:
     engine = load_engine(write(tmp_path, SMALL))
     begun = engine.read("load everything")
     assert begun is not None
+    assert begun.match is not None
     assert (begun.kind, begun.match["what"]) == (Kind.BEGIN, "everything")
     moved = engine.read("1 of 4, 2 of 4")
     assert moved is not None
-    assert (moved.kind, moved.match["done"]) == (Kind.PROGRESS, "2")
+    assert (moved.kind, moved.bar) == (Kind.PROGRESS, (2, 4))
     ready = engine.read("up")
     assert ready is not None
     assert ready.kind is Kind.READY
@@ -187,14 +188,14 @@ def test_sglangs_bars_are_known(bar: str, phase: str, done: str) -> None:
     hit = SGLANG.read(bar)
     assert hit is not None
     assert hit.phase is not None
-    assert (hit.kind, hit.phase.id, hit.match["done"]) == (Kind.PROGRESS, phase, done)
+    assert (hit.kind, hit.phase.id, hit.bar[0]) == (Kind.PROGRESS, phase, int(done))
 
 
 def test_of_a_redrawn_bar_the_last_state_counts() -> None:
     bar = "Multi-thread loading shards:  {0}0% Completed | {0}/10 [00:01<00:01,  1.00it/s]"
     hit = SGLANG.read("\r".join(bar.format(number) for number in range(8)))
     assert hit is not None
-    assert hit.match["done"] == "7"
+    assert hit.bar == (7, 10)
 
 
 def test_patience_is_kept_as_written() -> None:
