@@ -38,6 +38,7 @@ _OUTERMOST = re.compile(
 _WHAT, _ABORTING = "what():", "terminate called"  # of an exception in C++ that nobody caught
 _ORDER = list(PhaseId)
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
+MOST_TRACES = 256  # open at a time
 _MOST_LINES = 8
 _LONGEST = 1000
 
@@ -131,7 +132,14 @@ class Suspects:
         if trace is not None and trace.chained:
             trace.awaiting = True
         else:
-            self.state.traces[process] = Trace()
+            self._follow(process, Trace())
+
+    def _follow(self, process: str, trace: Trace) -> Trace:
+        """Read this traceback on; of processes that died within theirs, the oldest are given up."""
+        self.state.traces[process] = trace
+        while len(self.state.traces) > MOST_TRACES:
+            del self.state.traces[next(iter(self.state.traces))]
+        return trace
 
     def _read_on(self, trace: Trace, process: str, said: Said, *, where: tuple[PhaseId, Role]) -> None:
         text = said.text
@@ -162,7 +170,7 @@ class Suspects:
         self._read_dump(text)
         trace = self.state.traces.get(process)
         if trace is None and _FRAME.match(text):
-            trace = self.state.traces[process] = Trace()
+            trace = self._follow(process, Trace())
         return trace
 
     def _read_dump(self, text: str) -> None:
@@ -179,7 +187,7 @@ class Suspects:
         trace = self.state.traces.get(process)
         if announces:
             index = self._add(said, where)
-            self.state.traces[process] = Trace(index, announced=True)
+            self._follow(process, Trace(index, announced=True))
         elif trace is None or not trace.awaiting:
             index = self._add(said, where)
         else:

@@ -11,6 +11,8 @@ from bot.core.events import MAIN_RANK, Member, Rank
 if TYPE_CHECKING:
     from config.engine_file import EngineFile
 
+MOST_PROCESSES = 4096  # whose rank is remembered; the oldest are gone by then
+
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -62,8 +64,10 @@ def read_rank(memory: RankMemory, said: Said, *, pid: int | None, member: Member
     if said.tag is None:
         return memory.pids.get(process or "", MAIN_RANK)
     rank = _owned(memory, said.tag if said.stamped else _full(memory, said.tag), member)
-    if process is not None and said.stamped:
+    if process is not None and said.stamped and memory.pids.get(process) != rank:
         memory.pids[process] = rank
+        while len(memory.pids) > MOST_PROCESSES:
+            del memory.pids[next(iter(memory.pids))]
     return rank
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from bot.core.diagnosis import Suspects, SuspectsState
+from bot.core.diagnosis import MOST_TRACES, Suspects, SuspectsState
 from bot.core.events import LogLine, Member, PhaseId, Rank, Role
 from bot.core.phases import Tracker
 from config.engine_file import load_engine
@@ -379,3 +379,15 @@ def test_a_warning_does_not_stand_before_a_failure() -> None:
     cause = accuse(log).cause()
     assert cause is not None
     assert cause.id == "gpu-out-of-memory"
+
+
+def test_tracebacks_that_nobody_ends_are_not_all_kept() -> None:
+    suspects = Suspects(engine=ENGINE)
+    for pid in range(1, 2_000):
+        line = LogLine("Traceback (most recent call last):", "Traceback (most recent call last):", pid=pid)
+        suspects.note(line, (), phase=PhaseId.WEIGHTS, role=Role.TARGET)
+    assert len(suspects.state.traces) <= MOST_TRACES
+    line = LogLine(OOM, OOM, pid=1_999)
+    findings = Tracker(ENGINE).read(line, member=HERE, at=BEGAN)
+    suspects.note(line, findings, phase=PhaseId.WEIGHTS, role=Role.TARGET)
+    assert suspects.cause() is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.core.events import MAIN_RANK, Member, Rank
-from bot.core.ranks import RankMemory, Said, in_order, read_parts, read_rank
+from bot.core.ranks import MOST_PROCESSES, RankMemory, Said, in_order, read_parts, read_rank
 from config.engine_file import load_engine
 
 ENGINE = load_engine("sglang")
@@ -83,3 +83,12 @@ def test_replicas_with_the_same_tags_are_kept_apart() -> None:
 
 def test_ten_comes_after_nine() -> None:
     assert sorted(map(Rank, ("TP10", "TP9", "DP1 TP2")), key=in_order) == ["DP1 TP2", "TP9", "TP10"]
+
+
+def test_processes_without_end_are_not_all_remembered() -> None:
+    memory = RankMemory()
+    for pid in range(2 * MOST_PROCESSES):
+        rank_of(f"[{STAMP} TP5] hello", memory, pid)
+    assert len(memory.pids) == MOST_PROCESSES
+    assert rank_of("no stamp", memory, 2 * MOST_PROCESSES - 1) == "TP5"
+    assert rank_of("no stamp", memory, 1) == MAIN_RANK
