@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bot.clients import ssh_errors, ssh_journal, ssh_listener, ssh_log_file, ssh_setup
 from bot.clients.ssh_evidence import Sampler
+from bot.clients.ssh_extras import Extras
 from bot.clients.ssh_link import Finished, Link
 from bot.clients.ssh_tunnel import Tunnels
 from bot.core.events import Cursor, HostName, InvocationId, UnitName, UnitState, Verb
@@ -55,7 +56,8 @@ class Host:
             keepalive=keepalive,
         )
         self._tunnels = Tunnels(self._link)
-        self._sampler = Sampler(self._link.run)
+        self._extras = Extras(self._link)
+        self._sampler = Sampler(self._extras.run, dump=self._link.run)
 
     async def change(self, unit: UnitName, verb: Verb, *, scope: str) -> None:
         """Tell systemd once; that it accepted is all this says, what comes of it `show` tells.
@@ -82,12 +84,12 @@ class Host:
     async def check_sudo(self, unit: UnitName, verb: Verb, *, scope: str) -> None:
         """Ask sudo for its list, which changes nothing, before anybody is told that something begins.
 
-        PermissionRefused where it wants a password even for that. Whatever else it says leaves the question
-        to the order itself.
+        PermissionRefused where it wants a password even for that. Whatever else it says, or does not say in
+        time, leaves the question to the order itself.
         """
         if not (self.section.sudo and scope == "system"):
             return
-        finished = await self._link.run(("sudo", "-n", "-l"))
+        finished = await self._extras.run_soon(("sudo", "-n", "-l"))
         if finished.status and ssh_errors.is_sudo_refusal(finished.complaint):
             raise ssh_errors.change_failure(
                 finished.complaint, name=self.name, unit=unit, verb=verb, section=self.section
@@ -101,7 +103,7 @@ class Host:
         """What the unit runs with, masked before it is read; versions only where the host tells them."""
         shown, _ = redactor.redact(await self._show(unit, SETUP_PROPERTIES, scope=scope))
         setup = parse_setup(shown)
-        return replace(setup, versions=await ssh_setup.read_versions(self.run, setup))
+        return replace(setup, versions=await ssh_setup.read_versions(self._extras.run, setup))
 
     async def _show(self, unit: UnitName, properties: tuple[str, ...], *, scope: str) -> str:
         self._check(unit)
@@ -193,7 +195,7 @@ class Host:
         """Whether what listens on the port runs in the unit; None where the host does not tell."""
         shown = await self._show(unit, ("ControlGroup",), scope=scope)
         group = read_properties(shown).get("ControlGroup", "")
-        return await ssh_listener.belongs(self.run, port=port, unit_group=group)
+        return await ssh_listener.belongs(self._extras.run_soon, port=port, unit_group=group)
 
     async def tunnel(self, host: str, port: int) -> Path:
         """A unix socket whose connections come out at `host:port` as the host sees it. Ask each time."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
+from bot.clients.ssh_extras import HUNG
 from bot.clients.ssh_link import Finished
 from bot.core.evidence import (
     PROCESS_PATTERN,
@@ -54,8 +55,10 @@ NO_SHARDS = "which shard is mapped (/proc/PID/maps belongs to another user)"
 class Sampler:
     """One host's. Remembers what does not change between two samples."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, dump: Run) -> None:
+        """`run` answers soon, whatever hangs; `dump` waits for what takes its time."""
         self._run = run
+        self._dump = dump
         self._gpus = True  # whether there is an nvidia-smi to ask
         self._sizes: dict[str, int | None] = {}
 
@@ -90,7 +93,7 @@ class Sampler:
         """
         dump = ("py-spy", "dump", "--pid", str(pid))
         for command in (dump, ("sudo", "-n", *dump)) if sudo else (dump,):
-            finished = await self._run(command)
+            finished = await self._dump(command)
             if finished.status == 0 and finished.out.strip():
                 return finished.out
             if finished.status == NO_COMMAND:
@@ -132,6 +135,8 @@ class Sampler:
         if model not in self._sizes:
             safetensors = ("-maxdepth", "1", "-name", "*.safetensors", "-printf", r"%s\n")
             finished = await self._run(("find", "-L", model, *safetensors))
+            if finished.status == HUNG:
+                return None  # a slow disk may tell the next time
             self._sizes[model] = parse_sizes(finished.out)
         return self._sizes[model]
 
