@@ -84,7 +84,7 @@ class Typist:
     _printer: Printer = field(init=False)
 
     def __post_init__(self) -> None:
-        self._printer = Printer(self.workspace, show=self.show, over=self._has_verdict)
+        self._printer = Printer(self.workspace, show=self.show, over=self._is_over)
 
     async def type_all(self, lines: tuple[str, ...]) -> int:
         """Each line once the one before has its verdict; the status of the last."""
@@ -133,8 +133,9 @@ class Typist:
         history = await self.app.startups.ground.store.history(ServiceName(SERVICE), 1)
         return history[0] if history else None
 
-    def _has_verdict(self) -> bool:
-        return any(running.startup.verdict is not None for running in self.app.startups.running.values())
+    def _is_over(self) -> bool:
+        """Every start has its verdict; one that was closed is no longer among those that run."""
+        return all(running.startup.verdict is not None for running in self.app.startups.running.values())
 
     def _stalled(self) -> bool:
         now = self.workspace.clock.now()
