@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bot.clients.records import FileNote, Outgoing
 from bot.core.answers import render_logs_root, render_sentence
@@ -42,39 +42,41 @@ class Letter:
     content: bytes
 
 
-def root_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
-    message = render_root(view)
+def _outgoing(
+    message: Message,
+    *,
+    identity: str,
+    thread: str,
+    kind: Literal["root", "edit", "reply"],
+    channel: ChannelId,
+    broadcast: bool = False,
+) -> Outgoing:
     return Outgoing(
-        id=f"{view.operation}:root",
-        thread=view.operation,
-        kind="root",
+        id=f"{thread}:{identity}",
+        thread=thread,
+        kind=kind,
         channel=channel,
         text=message.text,
         blocks=message.blocks,
+        broadcast=broadcast,
     )
+
+
+def root_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
+    return _outgoing(render_root(view), identity="root", thread=view.operation, kind="root", channel=channel)
 
 
 def edit_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
-    message = render_root(view)
-    return Outgoing(
-        id=f"{view.operation}:edit",
-        thread=view.operation,
-        kind="edit",
-        channel=channel,
-        text=message.text,
-        blocks=message.blocks,
-    )
+    return _outgoing(render_root(view), identity="edit", thread=view.operation, kind="edit", channel=channel)
 
 
 def reply_message(order: PostReply, view: StartupView, *, channel: ChannelId) -> Outgoing:
-    message = render_reply(order.reply, view)
-    return Outgoing(
-        id=f"{view.operation}:{order.sequence}",
+    return _outgoing(
+        render_reply(order.reply, view),
+        identity=str(order.sequence),
         thread=view.operation,
         kind="reply",
         channel=channel,
-        text=message.text,
-        blocks=message.blocks,
         broadcast=order.broadcast,
     )
 
@@ -82,14 +84,7 @@ def reply_message(order: PostReply, view: StartupView, *, channel: ChannelId) ->
 def notice_message(sentence: str, *, operation: OperationId, channel: ChannelId) -> Outgoing:
     """One last word in a thread, from outside its startup."""
     message = render_sentence(sentence)
-    return Outgoing(
-        id=f"{operation}:notice",
-        thread=operation,
-        kind="reply",
-        channel=channel,
-        text=message.text,
-        blocks=message.blocks,
-    )
+    return _outgoing(message, identity="notice", thread=operation, kind="reply", channel=channel)
 
 
 def logs_root_message(service: ServiceName, *, by: UserId, thread: str, channel: ChannelId) -> Outgoing:
@@ -99,14 +94,7 @@ def logs_root_message(service: ServiceName, *, by: UserId, thread: str, channel:
 
 def answer_root(message: Message, *, thread: str, channel: ChannelId) -> Outgoing:
     """The root of a thread that holds one answer."""
-    return Outgoing(
-        id=f"{thread}:root",
-        thread=thread,
-        kind="root",
-        channel=channel,
-        text=message.text,
-        blocks=message.blocks,
-    )
+    return _outgoing(message, identity="root", thread=thread, kind="root", channel=channel)
 
 
 def name_file(service: ServiceName, began: datetime, *, kind: str = "log") -> str:

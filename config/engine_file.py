@@ -22,25 +22,12 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from bot.errors import ConfigurationInvalid
-from config.fields import parse_duration
+from config.fields import PhaseName, parse_duration
 
 FOLDER = Path(__file__).parent / "engines"
 SURROUNDINGS = Path(__file__).parent / "surroundings.toml"
 AUTO = "auto"  # the engine is not named: it is recognised by its lines; its file holds what is true of any
 
-PhaseName = Literal[
-    "stopping",
-    "process",
-    "distributed",
-    "weights",
-    "memory",
-    "compile",
-    "graphs",
-    "server",
-    "warmup",
-    "smoke",
-    "ready",
-]
 Patience = Annotated[timedelta, BeforeValidator(lambda value: parse_duration(str(value)))]
 LOOK = 600  # characters; a stamp further in is part of the text
 _TAGS = 1024  # stamps whose rank is remembered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
@@ -107,3 +107,17 @@ PersonText = Annotated[
 VariableText = Annotated[str, _matching(_VARIABLE, "the name of an environment variable")]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 RedisUrl = Annotated[str, AfterValidator(check_redis_url)]
+# The canonical phases, the same for every engine.
+PhaseName = Literal[
+    "stopping",
+    "process",
+    "distributed",
+    "weights",
+    "memory",
+    "compile",
+    "graphs",
+    "server",
+    "warmup",
+    "smoke",
+    "ready",
+]

@@ -12,6 +12,7 @@ from config.fields import (
     Duration,
     HttpUrl,
     PersonText,
+    PhaseName,
     RedisUrl,
     ServiceText,
     Text,
@@ -19,20 +20,6 @@ from config.fields import (
     VariableText,
 )
 from config.search_pattern import SearchPattern
-
-Phase = Literal[
-    "stopping",
-    "process",
-    "distributed",
-    "weights",
-    "memory",
-    "compile",
-    "graphs",
-    "server",
-    "warmup",
-    "smoke",
-    "ready",
-]
 
 
 class Section(BaseModel):
@@ -108,7 +95,7 @@ class ServiceSection(Section):
     operators: tuple[PersonText, ...] | None = Field(default=None, strict=False)
     channel: ChannelText | None = None
     smoke: SmokeSection = SmokeSection()
-    patience: dict[Phase, Duration] = {}
+    patience: dict[PhaseName, Duration] = {}
     monitor: MonitorSection = MonitorSection()
     markers: tuple[MarkerSection, ...] = Field(default=(), strict=False)
 
