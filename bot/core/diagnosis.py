@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from bot.core.cause import UNKNOWN, Cause, find_diagnosis, name_cause
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.findings import FailureSaid, Finding, NoiseRead
+from bot.core.patience import shape_of
 from bot.core.ranks import Said, read_parts
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _WHAT, _ABORTING = "what():", "terminate called"  # of an exception in C++ that 
 _ORDER = list(PhaseId)
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
 MOST_TRACES = 256  # open at a time
+_MOST_COMPARED = 16  # a hundred take a second of the loop
 _MOST_LINES = 8
 _LONGEST = 1000
 
@@ -224,15 +226,21 @@ class Suspects:
 
     def _add(self, said: FailureSaid, where: tuple[PhaseId, Role]) -> int:
         if len(self.state.suspects) >= _MOST_SUSPECTS:
-            self.state.suspects.pop(_MOST_SUSPECTS // 2)
-            for trace in self.state.traces.values():
-                if trace.suspect is not None and trace.suspect > _MOST_SUSPECTS // 2:
-                    trace.suspect -= 1
+            self._drop(_MOST_SUSPECTS // 2)
         phase, role = where
         suspect = Suspect(said.rank, said.phase or phase, role, [said.text[:_LONGEST]])
         suspect.fatal, suspect.secondary, suspect.warning = said.fatal, said.secondary, said.warning
         self.state.suspects.append(suspect)
         return len(self.state.suspects) - 1
+
+    def _drop(self, index: int) -> None:
+        """Forget a suspect, and the traceback it was read from; the others move up."""
+        self.state.suspects.pop(index)
+        for process, trace in list(self.state.traces.items()):
+            if trace.suspect == index:
+                del self.state.traces[process]
+            elif trace.suspect is not None and trace.suspect > index:
+                trace.suspect -= 1
 
     def _add_line(self, index: int, text: str) -> None:
         lines = self.state.suspects[index].lines
@@ -291,17 +299,20 @@ class Suspects:
     def _another(self, root: Suspect) -> str | None:
         """A failure of another kind that does not commonly come of one before it."""
         first = find_diagnosis(root.lines, engine=self._name)
-        for each in self._lasting():
+        for each in self._others(root):
             known = find_diagnosis(each.lines, engine=self._name)
-            if known is None or each.warning or each is root:
+            if known is None or known.follows or known.id == (first.id if first else UNKNOWN):
                 continue  # of two unknown ones nobody can tell
-            if (
-                not known.follows
-                and known.id != (first.id if first else UNKNOWN)
-                and not _is_told(each, root)
-            ):
-                return f"{each.rank}: {each.lines[0]}" if each.rank != MAIN_RANK else each.lines[0]
+            return f"{each.rank}: {each.lines[0]}" if each.rank != MAIN_RANK else each.lines[0]
         return None
+
+    def _others(self, root: Suspect) -> list[Suspect]:
+        """The first few that say something of their own: each is compared with all that is known."""
+        distinct: dict[str, Suspect] = {}
+        for each in self._lasting():
+            if not (each is root or each.warning or _is_told(each, root)):
+                distinct.setdefault(shape_of(each.lines[0]), each)
+        return list(distinct.values())[:_MOST_COMPARED]
 
     @property
     def _name(self) -> str | None:
