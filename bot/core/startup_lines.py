@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.actions import Noticed, Verdict
@@ -40,7 +41,7 @@ from bot.core.startup_members import (
 )
 from bot.core.startup_proof import take_ready
 from bot.core.startup_setup import read_setup
-from bot.core.startup_state import Downfall, Sent
+from bot.core.startup_state import Downfall, Sent, StartupState
 from bot.core.startup_view import host_now
 from bot.core.words import name_doing
 
@@ -54,6 +55,8 @@ _ANEW = "another start of the unit took the place of this one"
 _FORCED = "The old process did not end in time: systemd killed it"
 _LAST_LINES = 8
 _LINE_LENGTH = 300
+_SHAPE = 40  # characters, in which two states of one bar are alike
+_NUMBERS = re.compile(r"[\d\s.]+")
 
 
 def take_line(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
@@ -100,6 +103,8 @@ def _take_new(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
     take_facts(turn, name, read_new_line(state.members[name], line), now)
     if not turn.is_over and not any(isinstance(each, NoiseRead) for each in findings):
         _take_reading(turn, rank, line, now)
+    if any(isinstance(each, ProgressMade) for each in findings):
+        _renew_bar(state, line.reading[:_LINE_LENGTH])
 
 
 def _read(turn: Turn, name: Member, line: LogLine, *, at: datetime, now: datetime) -> tuple[Finding, ...]:
@@ -149,6 +154,18 @@ def _take_reading(turn: Turn, rank: Rank, line: LogLine, now: datetime) -> None:
     if state.silence.is_new_line(rank, reading):
         state.last_lines = [*state.last_lines, reading][-_LAST_LINES:]
         turn.progress(reading, now)
+
+
+def _renew_bar(state: StartupState, reading: str) -> None:
+    """Of a bar that grows, the last lines hold its newest state, not the one in which it was new."""
+    shape = _shape(reading)
+    others = [told for told in state.last_lines if _shape(told) != shape]
+    if len(others) < len(state.last_lines):
+        state.last_lines = [*others, reading]
+
+
+def _shape(reading: str) -> str:
+    return _NUMBERS.sub("0", reading)[:_SHAPE]
 
 
 def take_facts(turn: Turn, name: Member, facts: list[Fact], now: datetime) -> None:

@@ -38,7 +38,8 @@ class Trace:
     invocation: InvocationId | None = None
     sample: Sample | None = None  # the newest
     before: Sample | None = None  # the one before it
-    marked: Sample | None = None  # the newest when the last progress came
+    marked: Sample | None = None  # what directions are measured from: the first after the last progress
+    unmarked: bool = False  # progress came since the newest sample
     points: list[Point] = field(default_factory=list)  # of the last minute: one interval alone is uneven
     moved: datetime | None = None
     started: int | None = None  # bytes read when the phase began that reads them
@@ -50,8 +51,8 @@ class Trace:
         """The next sample of the same start."""
         self.before, self.sample = self.sample, sample
         self.points = [*self.points, Point(sample.at, sample.cpu, sample.read)][-_POINTS:]
-        if self.marked is None:
-            self.marked = sample
+        if self.marked is None or self.unmarked:
+            self.marked, self.unmarked = sample, False
         if self.before is not None and has_moved(self.before, sample):
             self.moved = sample.at
         self._count_ranks(sample)
@@ -70,8 +71,8 @@ class Trace:
         self.gone = {rank: self.gone.get(rank, sample.at) for rank in self.ranks if rank not in present}
 
     def mark(self) -> None:
-        """Progress came: what moves is measured from here on."""
-        self.marked = self.sample
+        """Progress came: what moves is measured from here on, not from a sample taken before it."""
+        self.marked, self.unmarked = self.sample, True
 
     @property
     def read(self) -> int | None:

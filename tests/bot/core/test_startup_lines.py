@@ -114,6 +114,7 @@ def test_noise_and_repeats_are_no_progress_and_a_grown_bar_is() -> None:
     (stall,) = run.replies(StallReported)
     assert (stall.phase, stall.silent) == (PhaseId.WEIGHTS, timedelta(seconds=60))
     run.say(bar(2), stamped=False)
+    run.wait(5)
     (moved,) = run.replies(MovedAgain)
     assert "2 of 64" in moved.sign
 
@@ -124,6 +125,21 @@ def test_last_lines_are_distinct_and_oldest_first() -> None:
     for text in ("alpha", "alpha", "beta", "alpha", "gamma"):
         run.say(text, stamped=False)
     assert run.startup.state.last_lines[-3:] == ["alpha", "beta", "gamma"]
+
+
+def test_a_bar_stands_among_the_last_lines_as_it_stands_now() -> None:
+    run = Run()
+    run.start_process()
+    run.say("Load weight begin. avail mem=94.81 GB", rank="TP0")
+    for done in (0, 1, 40, 64):
+        rate = "?it/s" if not done else f"{done}.1s/it"
+        state = f"{done * 100 // 64:3}% Completed | {done}/64 [00:01<00:09, {rate}]"
+        run.say(f"Loading safetensors checkpoint shards: {state}", stamped=False)
+    run.say("something else", stamped=False)
+    *_, bar, last = run.startup.state.last_lines
+    assert "100% Completed | 64/64" in bar
+    assert last == "something else"
+    assert sum("Completed" in told for told in run.startup.state.last_lines) == 1
 
 
 def test_a_failure_is_placed_where_its_rank_was() -> None:

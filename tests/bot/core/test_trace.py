@@ -127,6 +127,15 @@ def test_evidence_with_directions() -> None:
     assert "nothing read from disk" in say_evidence(trace)
 
 
+def test_what_moved_before_the_last_progress_is_not_told_as_moving() -> None:
+    trace = Trace()
+    trace.take(replace(later(0), gpus=gpus(60 * GIGA)))
+    trace.mark()  # KV memory is allocated, and its phase ends, before anybody samples again
+    for seconds in (10, 20, 30):
+        trace.take(replace(later(seconds), gpus=gpus(74 * GIGA)))
+    assert "GPU memory unchanged at 74 GB; utilisation 100 %" in say_evidence(trace)
+
+
 def test_nothing_measured_is_nothing_said() -> None:
     trace = Trace()
     assert say_evidence(trace) == []
