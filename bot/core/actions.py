@@ -186,6 +186,8 @@ class VerdictReached:
     root_error: str | None = None  # the first root error line, quoted as the log has it
     rank: Rank | None = None
     advice: str | None = None
+    means: str | None = None  # what such a failure is
+    also: str | None = None  # another failure, apart from it
     model: str | None = None
     smoke: SmokeResult | None = None
     by: UserId | None = None  # who ended it, where a person did

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 UNKNOWN = "unknown"
 _UNKNOWN_ADVICE = "Read the lines before it in the log."
 _NUMBER = re.compile(r"-?\d+")
+_KIBIBYTES = re.compile(r"(\d{1,15}) ?kB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def name_cause(
     slots = known.read_slots("\n".join(evidence))
     if "code" in slots and _NUMBER.fullmatch(slots["code"]):
         slots["code"] = spell_status(int(slots["code"]))
+    slots |= {name: _spell_size(value) for name, value in slots.items()}
     title, means, advice = (fill(text, slots) for text in (known.title, known.means, known.advice))
     return Cause(known.id, title, tuple(evidence), advice, *where, means, known.by, also)
 
@@ -72,6 +74,15 @@ def find_diagnosis(
     texts = ("\n".join(evidence),) if whole else (evidence[0], "\n".join(evidence))
     fitting = (each for text in texts for each in load_diagnoses() if each.fits(text, engine=engine))
     return next(fitting, None)
+
+
+def _spell_size(value: str) -> str:
+    """`112.7 GiB` for the kernel's `118203944kB`, which are KiB; anything else as it is."""
+    match = _KIBIBYTES.fullmatch(value)
+    if match is None:
+        return value
+    gibibytes = int(match[1]) / 2**20
+    return f"{gibibytes:.1f} GiB" if gibibytes >= 1 else f"{int(match[1]) / 2**10:.1f} MiB"
 
 
 def _place(where: tuple[Rank, PhaseId, Role]) -> str:

@@ -27,7 +27,7 @@ _APART_SHARE = 0.2
 _UNLEARNED = frozenset({PhaseId.READY})  # a wait of our own choice
 _NO_CAUSE = "unknown"
 _ADVICE = {
-    Downfall.VANISHED: "`journalctl -k` on the host may tell who ended the process; then restart",
+    Downfall.VANISHED: "`journalctl -k` on the host may tell who ended the process; then restart.",
 }
 
 
@@ -68,7 +68,7 @@ def conclude(
         role=found.role,
         root_error=found.evidence[0] if found.evidence else None,
         rank=found.rank if found.rank != MAIN_RANK else None,
-        advice=found.counsel or None,
+        advice=found.advice or None,
         found=found,
     )
 
@@ -80,7 +80,7 @@ def _conclude_smoke(fall: Fall, found: Cause | None) -> Conclusion:
         return told
     rank = found.rank if found.rank != MAIN_RANK else None
     evidence = found.evidence[0] if found.evidence else None
-    return replace(told, root_error=evidence, rank=rank, advice=found.counsel or None, found=found)
+    return replace(told, root_error=evidence, rank=rank, advice=found.advice or None, found=found)
 
 
 def _is_host_word(member: MemberState, fall: Fall) -> bool:

@@ -201,9 +201,8 @@ def _failed(reply: VerdictReached, view: StartupView) -> Message:
     told = f"*{Searched.FAILED}* after {spell_duration(reply.took)} while {doing}{_cause(reply)}"
     blocks = [section(f"❌ {say_name(view.service)} {told}", 1_800)]
     if reply.root_error and reply.root_error.strip():
-        blocks.append(preformatted(_quote(reply.root_error, reply.rank), 2_500))
-    if reply.advice:
-        blocks.append(section(f"Try: {say(reply.advice, 1_200)}", 1_300))
+        blocks.append(preformatted(_quote(reply.root_error, reply.rank), 1_700))
+    blocks.extend(section(line, 1_300) for line in _counsel(reply))
     changed = say_setup(reply.setup, view) if reply.setup is not None else ""
     if beside := f"{changed}{_markers(reply)}".strip():
         blocks.append(section(beside))
@@ -214,6 +213,14 @@ def _failed(reply: VerdictReached, view: StartupView) -> Message:
     logs = _look_button("Logs", "logs", view)
     blocks.append(actions(why, make_verb_button(Verb.RESTART, view), *reload, history, logs))
     return make_message(f"{say_name(view.service)} {told}", *blocks)
+
+
+def _counsel(reply: VerdictReached) -> list[str]:
+    """What the failure is, what to try, and what else went wrong: a paragraph each."""
+    means = [say(reply.means, 450)] if reply.means else []
+    advice = [f"Try: {say(reply.advice, 550)}"] if reply.advice else []
+    also = [f"Another failure, apart from it: {say(reply.also, 300)}"] if reply.also else []
+    return [*means, *advice, *also]
 
 
 def _cause(reply: VerdictReached) -> str:

@@ -119,7 +119,7 @@ def order_end(turn: Turn, now: datetime) -> None:
 
 
 def _verdict_reply(turn: Turn, conclusion: Conclusion, now: datetime, *, by: UserId | None) -> VerdictReached:
-    plan, state, scene = turn.plan, turn.state, turn.scene(now)
+    plan, state, scene, found = turn.plan, turn.state, turn.scene(now), conclusion.found
     return VerdictReached(
         verdict=state.verdict or Verdict.FAILED,
         phase=conclusion.phase,
@@ -131,6 +131,8 @@ def _verdict_reply(turn: Turn, conclusion: Conclusion, now: datetime, *, by: Use
         root_error=conclusion.root_error,
         rank=conclusion.rank,
         advice=conclusion.advice,
+        means=found.means if found is not None else None,
+        also=found.also if found is not None else None,
         model=plan.model if state.verdict is Verdict.HEALTHY else None,
         smoke=state.proof.smoke,
         by=by,

@@ -68,6 +68,8 @@ def test_a_failed_verdict_with_all_it_may_hold_keeps_within_slacks_limits() -> N
         cause="\u20ac" * 2_000,
         root_error="\u20ac" * 5_000,
         advice="\u20ac" * 2_000,
+        means="\u20ac" * 2_000,
+        also="\u20ac" * 2_000,
         setup=SetupChanged(many, SINCE, (ONE,)),
         markers={f"marker {n}": 10**6 for n in range(50)},
     )

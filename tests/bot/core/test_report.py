@@ -60,6 +60,8 @@ FAILED = VerdictReached(
     root_error="torch.OutOfMemoryError: tried to allocate <2.00 GiB>",
     rank=Rank("TP3"),
     advice="lower `--mem-fraction-static`",
+    means="More was asked for than the GPU has.",
+    also="TP6: a broken shard.",
 )
 
 
@@ -186,9 +188,14 @@ def test_failed_with_its_root_error_and_a_way_on() -> None:
     assert_sendable(message)
     told = "*kimi-k2.5* *failed* after 3m02s while loading weights: TP3 ran out of GPU memory."
     assert message.text == told
-    assert markups(message) == [f"❌ {told}", "Try: lower `--mem-fraction-static`"]
+    assert markups(message) == [
+        f"❌ {told}",
+        "More was asked for than the GPU has.",
+        "Try: lower `--mem-fraction-static`",
+        "Another failure, apart from it: TP6: a broken shard.",
+    ]
     assert preformatted(message) == "[TP3] torch.OutOfMemoryError: tried to allocate <2.00 GiB>"
-    assert kinds(message) == ["section", "rich_text", "section", "table", "actions"]
+    assert kinds(message) == ["section", "rich_text", *["section"] * 3, "table", "actions"]
     assert labels(message) == ["Why", "Restart", "History", "Logs"]
     assert "healthy" not in shown(message) + message.text
 
