@@ -55,7 +55,7 @@ async def _deliver_kernel(link: Link, inbox: Inbox, *, decoder: Decoder, data: b
     link.kernel = decoder.position
     if not lines:
         return
-    link.ring.extend(lines)
+    link.remember(lines)
     events = tuple(LineRead(link.member, line) for line in lines)
     await inbox.put(Piece(events, link.member, link.kernel, KERNEL))
 
@@ -103,6 +103,6 @@ async def _tell_restored(link: Link, inbox: Inbox, *, seen: bool) -> None:
 
 async def _deliver(link: Link, inbox: Inbox, *, lines: list[LogLine], place: FilePosition) -> None:
     link.log = place
-    link.ring.extend(line for line in lines if not line.partial)
+    link.remember(lines)
     events = tuple(LineRead(link.member, line) for line in lines)
     await inbox.put(Piece(events, link.member, place, LOG_FILE))

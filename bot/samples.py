@@ -43,11 +43,14 @@ async def read_stacks(
     gate = asyncio.Semaphore(_TOGETHER)
 
     async def look(member: Member, rank: Rank, pid: int) -> str | None:
-        async with gate:
-            stack = await links[member].host.dump_stack(pid)
-        return (
-            None if stack is None else f"=== {rank} on {links[member].host.name}, process {pid}\n\n{stack}\n"
-        )
+        host = links[member].host
+        try:
+            async with gate:
+                stack = await host.dump_stack(pid)
+        except HostError as error:  # the other hosts of the service may tell all the same
+            log.info("no_stack", member=member, rank=rank, error=str(error))
+            return None
+        return None if stack is None else f"=== {rank} on {host.name}, process {pid}\n\n{stack}\n"
 
     asked = [
         look(member, rank, pids[rank])
@@ -57,7 +60,7 @@ async def read_stacks(
     try:
         async with asyncio.timeout(_WITHIN):
             told = [stack for stack in await asyncio.gather(*asked) if stack is not None]
-    except (HostError, TimeoutError) as error:
-        log.warning("no_stacks", error=str(error))
+    except TimeoutError:
+        log.warning("no_stacks", within=_WITHIN)
         return None
     return (redactor.redact("\n".join(told))[0], len(told)) if told else None

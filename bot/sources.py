@@ -31,6 +31,8 @@ from bot.core.log_file import FilePosition
 from bot.errors import HostError, HostUnreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bot.clients.probe import Probe
     from bot.core.redact import Redactor
     from bot.core.setup import Setup
@@ -42,6 +44,7 @@ _LONGEST_RETRY = 15.0
 _STEADY = 1.0  # real seconds a journal must be followed before a lost link counts as restored
 KERNEL, LOG_FILE, LOG_START = "#kernel", "#log", "#log-start"  # places of a member beside its journal's
 _RING = 5000  # lines kept for a tail when the host cannot be asked for it
+RING_MOST = 16 << 20  # characters of them together: a single line may have millions
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Link:
     host: Host
     position: Position | None = None
     invocation: InvocationId | None = None  # followed alone where there is no position
-    ring: deque[LogLine] = field(default_factory=lambda: deque(maxlen=_RING))
+    ring: deque[LogLine] = field(default_factory=deque)
     log_file: str | None = None  # where the unit writes instead of to the journal
     kernel: Position | None = None
     log: FilePosition | None = None
@@ -79,6 +82,16 @@ class Link:
     lost: bool = False
     log_lost: bool = False
     following_since: float | None = None  # the loop's time at which the present attempt began
+    _weight: int = 0  # characters in the ring
+
+    def remember(self, lines: Iterable[LogLine]) -> None:
+        """Keep whole lines, the newest."""
+        for line in lines:
+            if not line.partial:
+                self.ring.append(line)
+                self._weight += len(line.text)
+            while len(self.ring) > _RING or self._weight > RING_MOST:
+                self._weight -= len(self.ring.popleft().text)
 
 
 async def follow_journal(link: Link, inbox: Inbox, *, redactor: Redactor) -> None:
@@ -133,7 +146,7 @@ async def _deliver(link: Link, inbox: Inbox, *, decoder: Decoder, data: bytes) -
     link.position = decoder.position
     if not lines:
         return
-    link.ring.extend(line for line in lines if not line.partial)
+    link.remember(lines)
     events = tuple(LineRead(link.member, line) for line in lines)
     await inbox.put(Piece(events, link.member, decoder.position))
 

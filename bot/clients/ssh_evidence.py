@@ -113,7 +113,8 @@ class Sampler:
         if not 0 < len(pids) <= _MOST_PROCESSES:  # half of them would look as if the others had died
             log.debug("processes_untold", group=group, complaint=listed.complaint[:_LONG])
             return None
-        files = [f"/proc/{pid}/{name}" for pid in pids for name in ("cmdline", "io", "maps")]
+        # Titles first: of a long answer the end is cut, and a rank without its title would count as gone.
+        files = [f"/proc/{pid}/{name}" for name in ("cmdline", "io", "maps") for pid in pids]
         found = await self._run(("grep", "-a", "-o", "-H", "-E", "-e", PROCESS_PATTERN, *files))
         return parse_processes(found.out, found.err)
 

@@ -6,7 +6,7 @@ verb counts for stopping only, and the failure of an old run is never the failur
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,6 +23,7 @@ BEFORE_JUDGING = timedelta(seconds=3)  # an observation may have been under way 
 PAUSE = timedelta(seconds=2)  # a line after such a pause was just written, not read from a backlog
 HELD = timedelta(seconds=10)
 _MOST_HELD = 256
+_LONGEST_HELD = 16_000  # characters of one line: launch arguments are long, and tell the ranks
 _SKEW = timedelta(seconds=5)
 _BAD_LOADS = {
     "not-found": "systemd has no such unit",
@@ -105,7 +106,8 @@ def hold(member: MemberState, line: LogLine) -> None:
     if line.at is None or line.invocation is not None or member.invocation is not None:
         return
     recent = (each for each in member.held if each.at is not None and each.at > line.at - HELD)
-    member.held = [*recent, line][-_MOST_HELD:]
+    reading = line.reading[:_LONGEST_HELD]
+    member.held = [*recent, replace(line, text=reading, reading=reading)][-_MOST_HELD:]
 
 
 def let_go(plan: Plan, member: MemberState) -> list[LogLine]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from bot.core.events import EvidenceSampled, ProcessSeen, Rank, Sample
+from bot.core.events import EvidenceSampled, Member, ProcessSeen, Rank, Sample
 from bot.core.redact import Redactor
 from bot.errors import HostUnreachable
 from bot.samples import read_stacks, sample_unit
@@ -59,6 +59,17 @@ async def test_stacks_stand_in_the_order_of_ranks_and_masked(host: MemoryHost, l
 
 async def test_where_no_host_gives_any_there_is_no_file(link: Link) -> None:
     assert await read_stacks({MEMBER: link}, RANKS, redactor=Redactor()) is None
+
+
+async def test_a_host_that_is_gone_hides_no_stacks_of_the_others(host: MemoryHost, link: Link) -> None:
+    host.stack_error = HostUnreachable("llm-two", "llm-two: no connection")
+    other = Member("llm-three/sglang.service")
+    near = MemoryHost([], stacks={209: "nine\n"})
+    links = {MEMBER: link, other: Link(other, UNIT, "system", cast("Host", near))}
+    told = await read_stacks(links, RANKS | {other: {Rank("TP9"): 209}}, redactor=Redactor())
+    assert told is not None
+    assert told[1] == 1
+    assert "process 209\n\nnine" in told[0]
 
 
 @pytest.mark.looptime

@@ -17,6 +17,7 @@ from bot.core.events import (
     HostLost,
     HostRestored,
     LineRead,
+    LogLine,
     ProbeAnswered,
     SetupSeen,
     SmokeFinished,
@@ -27,7 +28,7 @@ from bot.core.journal import Position
 from bot.core.redact import Redactor
 from bot.core.setup import Setup
 from bot.errors import CommandTimedOut, HostUnreachable
-from bot.sources import Inbox, Link, Piece
+from bot.sources import RING_MOST, Inbox, Link, Piece
 from tests.support.carriers import MEMBER, NEW, RUNNING, SECRET, UNIT, UP, MemoryHost, ScriptedProbe
 from tests.support.journal_entries import make_cursor, make_entry, write_entries
 
@@ -96,6 +97,18 @@ async def test_lines_come_masked_with_the_place_where_the_journal_stands() -> No
     assert isinstance(event, LineRead)
     assert SECRET not in event.line.text
     assert [line.reading for line in wire.link.ring] == ["Load weight begin.", event.line.reading]
+
+
+async def test_of_very_long_lines_fewer_are_remembered() -> None:
+    async with following() as wire:
+        link = wire.link
+    long = "x" * (RING_MOST // 4)
+    link.remember(LogLine(f"{number}{long}", "") for number in range(100))
+    assert [line.text[0:2] for line in link.ring] == ["97", "98", "99"]
+    link.remember(LogLine(str(number), "") for number in range(6000))
+    assert (len(link.ring), link.ring[0].text, link.ring[-1].text) == (5000, "1000", "5999")
+    link.remember([LogLine("half", "", partial=True)])
+    assert link.ring[-1].text == "5999"
 
 
 async def test_a_piece_of_an_entry_says_nothing_until_the_rest_came() -> None:

@@ -36,7 +36,7 @@ def make_link(
     host = MemoryHost([], log=log)
     link = Link(member, UnitName(UNIT), "system", cast("Host", host))
     if heard:
-        link.ring.append(LogLine(heard, heard))
+        link.remember([LogLine(heard, heard)])
     return host, link
 
 

@@ -226,6 +226,7 @@ class MemoryHost:
     samples: list[tuple[UnitName, str, str | None]] = field(default_factory=list)
     processes: tuple[ProcessSeen, ...] | None = None
     stacks: dict[int, str] = field(default_factory=dict)
+    stack_error: HostError | None = None
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # closed: `show` hangs
     orders: list[tuple[Verb, UnitName, str]] = field(default_factory=list)
     shows: int = 0
@@ -283,6 +284,8 @@ class MemoryHost:
         return Sample(at, invocation=self.units[unit].invocation, processes=self.processes)
 
     async def dump_stack(self, pid: int) -> str | None:
+        if self.stack_error is not None:
+            raise self.stack_error
         return self.stacks.get(pid)
 
     async def check_sudo(self, unit: UnitName, verb: Verb, *, scope: str) -> None:  # noqa: ARG002

@@ -61,7 +61,7 @@ async def test_the_command_line_of_a_process_is_never_asked_for_whole(server: Ss
     assert all("cat" not in command or "cgroup.procs" in command for command in server.commands)
     assert ["systemctl", "--user", "show"] in [command[:3] for command in server.commands]
     [grep] = [command for command in server.commands if command[0] == "grep"]
-    assert grep[-6:] == [f"/proc/{pid}/{name}" for pid in (10, 11) for name in ("cmdline", "io", "maps")]
+    assert grep[-6:] == [f"/proc/{pid}/{name}" for name in ("cmdline", "io", "maps") for pid in (10, 11)]
 
 
 async def test_the_counter_of_systemd_goes_before_the_sum_of_proc(server: SshServer) -> None:

@@ -18,6 +18,7 @@ from bot.core.startup_members import (
     StopForced,
     StopSeen,
     Whose,
+    hold,
     learn_offset,
     name_member,
     not_carried_out,
@@ -313,3 +314,12 @@ def test_the_difference_between_the_clocks(
 def test_members_are_named_where_there_are_several() -> None:
     assert name_member(RESTART, MEMBER, "it fell") == "it fell"
     assert name_member(make_plan(members=(MEMBER, OTHER)), OTHER, "it fell") == f"{OTHER}: it fell"
+
+
+def test_held_lines_are_few_and_none_is_very_long() -> None:
+    member = member_of(RESTART)
+    for number in range(1000):
+        hold(member, line(None, f"{number} " + "x" * 100_000, at=LATER))
+    assert len(member.held) == 256
+    assert member.held[-1].reading.startswith("999 x")
+    assert {len(each.text) for each in member.held} == {len(each.reading) for each in member.held} == {16_000}
