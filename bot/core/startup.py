@@ -70,7 +70,7 @@ from bot.core.startup_setup import ask_again, check_setup, setups_to_keep, take_
 from bot.core.startup_state import MemberState, Plan, Sent, StartupState
 from bot.core.startup_turn import Turn
 from bot.core.startup_view import host_of, unit_of, view_of
-from bot.core.startup_waits import check_limit, check_sight, check_silence, check_verb
+from bot.core.startup_waits import check_limit, check_moved, check_sight, check_silence, check_verb
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ _CHECKS = (
     check_verb,
     check_limit,
     check_slowness,
+    check_moved,
     check_silence,
     check_sight,
 )

@@ -18,6 +18,7 @@ from bot.core.events import (
     OperationId,
     PhaseId,
     ProbeAnswer,
+    Role,
     ServiceName,
     SmokeResult,
     UnitState,
@@ -153,6 +154,17 @@ class SetupState:
     told: bool = False  # what changed was told, or there was nothing to tell
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What ended a stall."""
+
+    at: datetime
+    phase: PhaseId
+    role: Role
+    silent: timedelta
+    sign: str
+
+
 @dataclass(slots=True)
 class StartupState:
     tracker: TrackerState
@@ -175,3 +187,4 @@ class StartupState:
     failure: Failure | None = None
     setup: SetupState = field(default_factory=SetupState)
     markers: MarkerState = field(default_factory=MarkerState)
+    moved: Moved | None = None  # a stall that was told ended, which was not told yet

@@ -13,7 +13,7 @@ from bot.core.findings import Finding, PhaseBegan, PhaseEnded
 from bot.core.marker import Markers, MarkerState
 from bot.core.phases import Tracker
 from bot.core.recognition import Recognition
-from bot.core.startup_state import Plan, Proof, SetupState, StartupState
+from bot.core.startup_state import Moved, Plan, Proof, SetupState, StartupState
 from bot.core.startup_view import Scene, current_phase, host_now, view_of
 from bot.core.words import name_doing
 from config.engine_file import AUTO
@@ -111,7 +111,13 @@ class Turn:
             member.marked, member.marked_at = member.unit, member.unit_at
             member.trace.mark()
         if told:
-            self.say(MovedAgain(*self.current(now), silent, sign))
+            self.state.moved = Moved(now, *self.current(now), silent, sign)
+
+    def tell_moved(self) -> None:
+        """Before anything else that shows it; a stall that ends in a failure is told as that alone."""
+        moved, self.state.moved = self.state.moved, None
+        if moved is not None:
+            self.say(MovedAgain(moved.phase, moved.role, moved.silent, moved.sign))
 
     def begin_phase(self, phase: PhaseId, at: datetime, now: datetime) -> None:
         self.note_phases(self.tracker.begin(phase, at), now)
@@ -136,6 +142,7 @@ class Turn:
     def _say_end(self, finding: PhaseEnded) -> None:
         reply = finished_reply(finding.record, self.plan.usual)
         if reply is not None and self.plan.verb is not Verb.STOP:
+            self.tell_moved()
             self.say(reply)
 
     def close_phases(self, now: datetime) -> None:

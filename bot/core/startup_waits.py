@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bot.core.startup_turn import Turn
 
 LOST_TOLD_AFTER = timedelta(seconds=30)
+MOVED_TOLD_AFTER = timedelta(seconds=5)  # what dies says new things too
 
 
 def check_verb(turn: Turn, now: datetime) -> None:
@@ -55,9 +56,17 @@ def check_silence(turn: Turn, now: datetime) -> None:
     if not silence.exceeds(patience, now, moved=last_moved(turn.state)):
         return
     silence.stalled = silence.told = True
+    turn.tell_moved()
     turn.say(_stall(turn, patience, now))
     turn.upload("The whole log of this start up to the stall.")
     _order_stacks(turn)
+
+
+def check_moved(turn: Turn, now: datetime) -> None:
+    """A stall that ended: told a moment later, unless it was a failure that ended it."""
+    moved = turn.state.moved
+    if moved is not None and turn.state.fall is None and now - moved.at >= MOVED_TOLD_AFTER:
+        turn.tell_moved()
 
 
 def _order_stacks(turn: Turn) -> None:

@@ -131,6 +131,7 @@ def test_progress_by_evidence_ends_a_stall() -> None:
     run.wait(61)
     assert run.replies(StallReported)
     sample(run, read=60 * GIGA, model_size=547 * GIGA)
+    run.wait(5)
     (moved,) = run.replies(MovedAgain)
     assert moved.sign.startswith("60 GB of 547 GB read")
 

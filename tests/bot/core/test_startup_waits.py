@@ -13,6 +13,7 @@ from bot.core.actions import (
     Pace,
     StallReported,
     UploadTail,
+    Verdict,
 )
 from bot.core.events import (
     HostLost,
@@ -59,10 +60,12 @@ def test_a_stall_is_told_once_with_the_log_and_its_end_is_told_too() -> None:
     run.wait(300)
     assert len(run.replies(StallReported)) == 1
     run.end_weights("TP0")
+    assert run.startup.view(run.now).pace is Pace.MOVING
+    assert not run.replies(MovedAgain), "it may be dying"
+    run.wait(5)
     (moved,) = run.replies(MovedAgain)
     assert moved.silent == timedelta(seconds=360)
-    assert run.startup.view(run.now).pace is Pace.MOVING
-    run.wait(60)
+    run.wait(55)
     assert len(run.replies(StallReported)) == 2
     assert run.replies(StallReported)[-1].lagging == (Rank("TP1"),)
 
@@ -102,7 +105,18 @@ def test_more_patience_after_a_stall_has_it_told_again_only_if_it_outlasts_that(
     run.wait(1)
     assert len(run.replies(StallReported)) == 2
     run.end_weights("TP0")
+    run.wait(5)
     assert len(run.replies(MovedAgain)) == 1
+
+
+def test_what_ends_a_stall_by_dying_is_told_as_the_failure_it_is() -> None:
+    run = loading()
+    run.wait(60)
+    run.say("a bar that was not flushed before: 1/18", stamped=False)
+    run.observe(RUNNING, active="failed", sub="failed", result="exit-code", main_pid=0)
+    run.wait(30)
+    assert run.verdict.verdict is Verdict.FAILED
+    assert not run.replies(MovedAgain)
 
 
 def test_a_stop_that_drains_for_ever_is_a_stall() -> None:
