@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 WITHIN = 10.0  # seconds
-SOON = 1.5  # for what a verdict, or a person, waits for; twice as long after the first time
+SOON = 1.5  # for what a verdict, or a person, waits for
 _PAUSE, _LONGEST_PAUSE = 60.0, 3600.0  # what hung leaves a process behind on the host each time
 _NAMED_BY = 3  # words that tell one command from another
 HUNG = 124  # as `timeout` of the coreutils has it
@@ -28,31 +28,29 @@ class Extras:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._hung: dict[tuple[str, ...], int] = {}  # how often in a row; 0 for what was slow once
+        self._hung: dict[tuple[str, ...], int] = {}  # how often in a row
         self._left_until: dict[tuple[str, ...], float] = {}
 
     async def run(self, arguments: Sequence[str]) -> Finished:
         """A command run to its end; status HUNG where none came in time, or it is left alone."""
-        return await self._run(arguments, first=WITHIN)
+        return await self._run(arguments, within=WITHIN)
 
     async def run_soon(self, arguments: Sequence[str]) -> Finished:
-        """As `run`; the first time no more than a moment is waited."""
-        return await self._run(arguments, first=SOON)
+        """As `run`; no more than a moment is waited."""
+        return await self._run(arguments, within=SOON)
 
-    async def _run(self, arguments: Sequence[str], *, first: float) -> Finished:
+    async def _run(self, arguments: Sequence[str], *, within: float) -> Finished:
         name = tuple(arguments[:_NAMED_BY])
         if asyncio.get_running_loop().time() < self._left_until.get(name, 0.0):
             return Finished(HUNG, "", "left alone: it hung before")
         await self._link.connection()  # what that takes is not the command's
-        within = min(first * 2, WITHIN) if name in self._hung else first
         try:
             async with asyncio.timeout(within):
                 finished = await self._link.run(arguments)
         except TimeoutError:
             self._note(name)
             return Finished(HUNG, "", f"no end within {within:g} s")
-        if name in self._hung:
-            self._hung[name] = 0
+        self._hung.pop(name, None)
         return finished
 
     def _note(self, name: tuple[str, ...]) -> None:
