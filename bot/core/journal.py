@@ -200,8 +200,14 @@ class Decoder:
     def _take(self, entry: Entry, cursor: Cursor | None) -> list[LogLine]:
         message = entry.get("MESSAGE", "")
         ending = entry.get("_LINE_BREAK")
-        if ending is None and type(message) is str and not self._trail and message.isprintable():
-            return self._quick(entry, cursor, message)
+        if (
+            ending is None
+            and type(message) is str
+            and not self._trail
+            and message.isprintable()
+            and self._redactor.quiet(message)
+        ):
+            return [self._line(entry, cursor, message, 0, reading=message)]
         stream = (read_word(entry, "_STREAM_ID"), read_word(entry, "_PID"))
         unfinished = self._unfinished.get(stream)
         if unfinished is None:
@@ -211,12 +217,6 @@ class Decoder:
             unfinished = self._unfinished[stream] = _Unfinished(self._hold(cursor), entry, cursor)
         unfinished.entry, unfinished.cursor = entry, cursor
         return self._add(stream, unfinished, ending)
-
-    def _quick(self, entry: Entry, cursor: Cursor | None, message: str) -> list[LogLine]:
-        if not self._redactor.quiet(message):
-            stream = (read_word(entry, "_STREAM_ID"), read_word(entry, "_PID"))
-            return self._lines(entry, cursor, stream, message)
-        return [self._line(entry, cursor, message, 0, reading=message)]
 
     def _add(self, stream: _Stream, unfinished: _Unfinished, ending: object) -> list[LogLine]:
         piece = read_message(unfinished.entry.get("MESSAGE", ""))
