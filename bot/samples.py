@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _WITHIN = 60.0  # real seconds all stacks together may take
-_TOGETHER = 4  # processes looked at at a time: each stands still while it is
+_TOGETHER = 2  # processes looked at at a time: each stands still while it is
 
 
 async def sample_unit(link: Link, inbox: Inbox, *, at: datetime, model: str | None) -> None:

@@ -157,7 +157,8 @@ def channel_refused(error: asyncssh.ChannelOpenError, *, name: HostName, what: s
             f"{name}: sshd does not allow {what}; check AllowTcpForwarding, PermitOpen, MaxSessions in its "
             "sshd_config and the restrictions before the key in authorized_keys.",
         )
-    return HostUnreachable(name, f"{name}: the host did not open {what}: {error.reason}.")
+    full = "; sshd allows MaxSessions of them a connection" if what == "a session" else ""
+    return HostUnreachable(name, f"{name}: the host did not open {what}: {error.reason.rstrip('.')}{full}.")
 
 
 def knock_failure(reason: str) -> str:

@@ -19,6 +19,7 @@ log = structlog.get_logger()
 WITHIN = 10.0  # seconds
 SOON = 1.5  # for what a verdict, or a person, waits for
 _PAUSE, _LONGEST_PAUSE = 60.0, 3600.0  # what hung leaves a process behind on the host each time
+_TOGETHER = 2  # sshd allows ten sessions a connection, which journals and orders need too
 _NAMED_BY = 3  # words that tell one command from another
 HUNG = 124  # as `timeout` of the coreutils has it
 
@@ -30,10 +31,12 @@ class Extras:
         self._link = link
         self._hung: dict[tuple[str, ...], int] = {}  # how often in a row
         self._left_until: dict[tuple[str, ...], float] = {}
+        self._gate = asyncio.Semaphore(_TOGETHER)
 
     async def run(self, arguments: Sequence[str]) -> Finished:
         """A command run to its end; status HUNG where none came in time, or it is left alone."""
-        return await self._run(arguments, within=WITHIN)
+        async with self._gate:
+            return await self._run(arguments, within=WITHIN)
 
     async def run_soon(self, arguments: Sequence[str]) -> Finished:
         """As `run`; no more than a moment is waited."""

@@ -27,6 +27,7 @@ PLAIN = ("env", "LC_ALL=C", "TZ=UTC", "SYSTEMD_COLORS=0", "SYSTEMD_PAGER=")
 _ANSWER_LIMIT = 1 << 20  # bytes kept of a command's answer; more is read and dropped
 _JOURNAL_WINDOW = 256 << 10  # bytes a host may send ahead of the reader
 _KEEPALIVES_MISSED = 3
+_ROOM = (0.2, 0.5, 1.0, 2.0)  # seconds until a session is asked for again: sshd allows ten (MaxSessions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +183,26 @@ class Link:
     async def _open(
         self, connection: asyncssh.SSHClientConnection, arguments: Sequence[str]
     ) -> asyncssh.SSHClientProcess[bytes]:
+        """Where sshd has no session left, nothing was sent: it is asked again when one may have ended."""
+        for delay in (*_ROOM, None):
+            try:
+                return await self._create(connection, arguments)
+            except asyncssh.ChannelOpenError as error:
+                if delay is None or error.code != asyncssh.OPEN_CONNECT_FAILED:
+                    raise ssh_errors.channel_refused(error, name=self.name, what="a session") from error
+                await asyncio.sleep(delay)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _create(
+        self, connection: asyncssh.SSHClientConnection, arguments: Sequence[str]
+    ) -> asyncssh.SSHClientProcess[bytes]:
         command = shlex.join((*PLAIN, *arguments))
         try:
             return await connection.create_process(
                 command, stdin=asyncssh.DEVNULL, encoding=None, window=_JOURNAL_WINDOW
             )
-        except asyncssh.ChannelOpenError as error:
-            raise ssh_errors.channel_refused(error, name=self.name, what="a session") from error
+        except asyncssh.ChannelOpenError:
+            raise
         except (OSError, asyncssh.Error) as error:
             raise ssh_errors.link_lost(self.name, during=shlex.join(arguments), sent=True) from error
 

@@ -94,3 +94,23 @@ async def test_a_host_where_all_but_systemd_hangs_is_measured_and_ordered(tmp_pa
         assert (sample.cpu, sample.tasks) == (timedelta(seconds=5), 9)
         assert (sample.processes, sample.gpus, sample.model_size) == (None, None, None)
         assert await host.listener_belongs(30000, UNIT, scope="system") is None
+
+
+async def test_they_leave_sessions_to_what_matters(tmp_path: Path) -> None:
+    now = most = 0
+
+    async def count(_: list[str], process: Process) -> None:
+        nonlocal now, most
+        now, most = now + 1, max(most, now + 1)
+        await asyncio.sleep(0.05)
+        now -= 1
+        process.exit(0)
+
+    async with serve(tmp_path) as server:
+        server.answers["look"] = count
+        link = link_to(server)
+        extras = Extras(link)
+        await asyncio.gather(*(extras.run(("look", str(number))) for number in range(6)))
+        assert len(server.commands) == 6
+        assert most == 2
+        await link.close()

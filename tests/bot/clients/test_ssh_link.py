@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncssh
 import pytest
 
+from bot.clients import ssh_link
 from bot.clients.ssh import Host
 from bot.clients.ssh_link import Link
 from bot.core.events import HostName
@@ -269,6 +270,34 @@ async def test_something_that_is_no_ssh_server(tmp_path: Path, greeting: bytes) 
         port = server.sockets[0].getsockname()[1]
         error = await fail(section_at(port, tmp_path))
     assert isinstance(error, HostUnreachable)
+
+
+async def test_a_host_without_a_session_left_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_link, "_ROOM", (0.01, 0.01))
+    async with serve(tmp_path) as server:
+        server.answers["echo"] = Said("x\n")
+        link = Link(server.name, server.section(), connect_timeout=5, command_timeout=5, keepalive=5)
+        connection = await link.connection()
+        full = 2
+        create = connection.create_process
+
+        async def open_when_free(*words: Any, **options: Any) -> Any:
+            nonlocal full
+            full -= 1
+            if full >= 0:
+                raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
+            return await create(*words, **options)
+
+        monkeypatch.setattr(connection, "create_process", open_when_free)
+        assert (await link.run(ECHO)).out == "x\n"
+        full = 9
+        with pytest.raises(HostUnreachable, match="MaxSessions"):
+            await link.run(ECHO)
+        assert full == 6, "and not for ever"
+        assert server.commands == [list(ECHO)]
+        await link.close()
 
 
 async def test_a_session_the_host_does_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
