@@ -150,6 +150,17 @@ async def test_how_the_last_operation_ended() -> None:
     assert timedelta(hours=1) <= last.age < timedelta(hours=1, seconds=5)
 
 
+async def test_it_took_as_long_as_its_thread_said() -> None:
+    async with backstage() as stage:
+        now = stage.clock.now()
+        ended: dict[str, Any] = {"began": now - timedelta(minutes=9), "closed": now, "verdict": "healthy"}
+        for account, took in (('{"took": 485.0}', 485), ("{", 540), ("", 540)):
+            stage.store.operations["op1"] = make_operation(**ended, account=account)
+            last = (await see(stage)).last
+            assert last is not None
+            assert last.took == timedelta(seconds=took)
+
+
 async def test_without_redis_nothing_is_claimed() -> None:
     async with backstage() as stage:
         stage.store.away = True
