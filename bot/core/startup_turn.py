@@ -109,7 +109,7 @@ class Turn:
         silence.key = phase_key(*self.current(now))
         for member in self.state.members.values():
             member.marked, member.marked_at = member.unit, member.unit_at
-            member.trace.mark()
+            member.trace.mark(now)
         if told:
             self.state.moved = Moved(now, *self.current(now), silent, sign)
 

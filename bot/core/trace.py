@@ -40,6 +40,7 @@ class Trace:
     before: Sample | None = None  # the one before it
     marked: Sample | None = None  # what directions are measured from: the first after the last progress
     unmarked: bool = False  # progress came since the newest sample
+    since: datetime | None = None  # when the last progress came: a sample may be under way meanwhile
     points: list[Point] = field(default_factory=list)  # of the last minute: one interval alone is uneven
     moved: datetime | None = None
     started: int | None = None  # bytes read when the phase began that reads them
@@ -52,7 +53,7 @@ class Trace:
         self.before, self.sample = self.sample, sample
         self.points = [*self.points, Point(sample.at, sample.cpu, sample.read)][-_POINTS:]
         if self.marked is None or self.unmarked:
-            self.marked, self.unmarked = sample, False
+            self.marked, self.unmarked = sample, self.since is not None and sample.at < self.since
         if self.before is not None and has_moved(self.before, sample):
             self.moved = sample.at
         self._count_ranks(sample)
@@ -70,9 +71,9 @@ class Trace:
         self.ranks |= present
         self.gone = {rank: self.gone.get(rank, sample.at) for rank in self.ranks if rank not in present}
 
-    def mark(self) -> None:
+    def mark(self, now: datetime) -> None:
         """Progress came: what moves is measured from here on, not from a sample taken before it."""
-        self.marked, self.unmarked = self.sample, True
+        self.marked, self.unmarked, self.since = self.sample, True, now
 
     @property
     def read(self) -> int | None:

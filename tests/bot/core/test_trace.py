@@ -123,15 +123,17 @@ def test_evidence_with_directions() -> None:
         "2.0 GB read from disk",
         "memory 5.0 GiB, 2.0 GiB more",
     ]
-    trace.mark()
+    trace.mark(BEGAN + timedelta(seconds=125))
     assert "nothing read from disk" in say_evidence(trace)
 
 
 def test_what_moved_before_the_last_progress_is_not_told_as_moving() -> None:
     trace = Trace()
     trace.take(replace(later(0), gpus=gpus(60 * GIGA)))
-    trace.mark()  # KV memory is allocated, and its phase ends, before anybody samples again
-    for seconds in (10, 20, 30):
+    trace.take(replace(later(10), gpus=gpus(60 * GIGA)))
+    trace.mark(BEGAN + timedelta(seconds=15))  # KV memory is allocated, and its phase ends
+    trace.take(replace(later(14), gpus=gpus(63 * GIGA)))  # was under way meanwhile
+    for seconds in (20, 30, 40):
         trace.take(replace(later(seconds), gpus=gpus(74 * GIGA)))
     assert "GPU memory unchanged at 74 GB; utilisation 100 %" in say_evidence(trace)
 
