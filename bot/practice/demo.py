@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import signal
 import textwrap
 from collections.abc import Callable
@@ -34,7 +35,8 @@ _STALL_STANDS = 3.0  # real seconds a reported stall must last to be the end of 
 _LOOK_EVERY = 0.1
 _EDIT_EVERY = 2.0  # real seconds between two printed presents
 _LONG_VERBS = frozenset({"restart", "start", "stop", "watch"})
-_FILE_VERB = "logs"  # its answer announces a file
+_ANNOUNCED_FILE = {"logs": "Fetching", "history": r"\*"}  # how an answer begins that a file follows
+_SECOND_ANSWER = "smoke"
 _WIDTH = 100  # columns, the stamp's among them
 _STAMP_WIDTH = 10
 
@@ -107,10 +109,17 @@ class Typist:
             return await self._see_through(answers, last)
         with contextlib.suppress(TimeoutError):
             await slack.wait_for(lambda s: len(s.ephemerals(ALICE)) > answers or None, _ANSWER_WITHIN)
-            if verb == _FILE_VERB and slack.ephemerals(ALICE)[-1].text.startswith("Fetching"):
-                await slack.wait_for(lambda s: _shown(s) > files or None, _ANSWER_WITHIN)
+            await self._see_rest(verb, answers, files)
         await self._settle()
         return HEALTHY
+
+    async def _see_rest(self, verb: str, answers: int, files: int) -> None:
+        """What the first answer announces: a file, a picture, or a second answer."""
+        slack, told = self.workspace.slack, self.workspace.slack.ephemerals(ALICE)[-1].text
+        if (pattern := _ANNOUNCED_FILE.get(verb)) is not None and re.match(pattern, told):
+            await slack.wait_for(lambda s: _shown(s) > files or None, _ANSWER_WITHIN)
+        elif verb == _SECOND_ANSWER and told.startswith("Running"):
+            await slack.wait_for(lambda s: len(s.ephemerals(ALICE)) > answers + 1 or None, _ANSWER_WITHIN)
 
     async def _see_through(self, answers: int, last: Operation | None) -> int:
         """Confirm where asked, then follow until the verdict, or until a stall that stands."""
@@ -124,7 +133,8 @@ class Typist:
                 await self._conclude()
                 return _ENDS.get(newest.verdict or "", HEALTHY)
             stalled_since = (stalled_since or loop.time()) if self._stalled() else None
-            if stalled_since is not None and loop.time() - stalled_since > _STALL_STANDS:
+            stands = stalled_since is not None and loop.time() - stalled_since > _STALL_STANDS
+            if stands and not self.workspace.host.scenario.stalls_first:
                 await self._conclude()
                 return STALLED
         return FAILED

@@ -61,6 +61,7 @@ SCENARIOS = (
         "nccl-timeout",
         "TP5 hangs in graph capture; after ten minutes NCCL's watchdog ends the others",
         (nccl_timeout, loading.healthy),
+        stalls_first=True,
     ),
     Scenario(
         "two-causes",

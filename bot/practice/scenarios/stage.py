@@ -26,7 +26,8 @@ _WEIGHTS = (0.7, 1.3, 1.0, 0.6, 1.5, 0.9)
 class Scenario:
     """What one practice service does: how it stands before, and one script for each start in turn.
 
-    The last script serves for all later starts. `restart` is the unit's policy.
+    The last script serves for all later starts. `restart` is the unit's policy. `stalls_first`: after a while
+    something comes of its stall, so that whoever watches it should wait.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Scenario:
     restart: Literal["no", "always", "on-failure"] = "no"
     restart_after: timedelta = timedelta(seconds=10)
     ranks: int = 8
+    stalls_first: bool = False
 
     def script(self, start: int) -> Script:
         return self.scripts[min(start, len(self.scripts) - 1)]

@@ -71,6 +71,23 @@ async def test_a_failed_start_ends_with_3_and_shows_the_file() -> None:
     assert re.search(r"\[file\] kimi-k2\.5-.*\.log \([\d,]+ bytes\)", ended.out)
 
 
+async def test_a_stall_that_something_comes_of_is_waited_out() -> None:
+    status, shown = await play("restart kimi-k2.5", scenario="nccl-timeout", speed=200)
+    assert status == FAILED
+    assert shown.index("stalled in graph capture") < shown.index("collective")
+    assert "shown in the channel too" in shown
+
+
+async def test_history_and_smoke_are_seen_to_their_end() -> None:
+    said = ("restart kimi-k2.5", "history", "smoke")
+    status, shown = await play(*said, speed=200)
+    assert status == HEALTHY
+    _, _, rest = shown.partition("alice: /kimi history")
+    history, _, smoke = rest.partition("alice: /kimi smoke")
+    assert "[picture] kimi-k2.5: 1 startup" in history
+    assert "tokens/s" in smoke
+
+
 async def test_a_stall_that_stands_ends_with_4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.practice.demo._STALL_STANDS", 0.5)
     monkeypatch.setattr("bot.app._GRACE", 0.5)
