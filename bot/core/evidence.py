@@ -162,7 +162,7 @@ def _total(values: list[int | None]) -> int | None:
 
 
 # Quoted or bare, with a dash or an underscore, in a dict, in a call or on a command line.
-_MODEL = re.compile(r"\bmodel(?:[_-]path)?['\"]?\s*[=:\s]\s*['\"]?(/[^'\",\s)}]+)")
+_MODEL = re.compile(r"\bmodel(?:[_-]path)?['\"]?(?:\s*+[=:]\s*+|\s++)['\"]?(/[^'\",\s)}]{1,4000})")
 
 
 def read_model_path(reading: str) -> str | None:

@@ -26,6 +26,7 @@ DRIVER = "GPU driver"
 
 _LONGEST_VALUE = 240  # characters; of a longer value its beginning and a checksum are kept
 _MOST_ARGUMENTS = 1_000
+_LONGEST_LIST = 16_000  # characters of launch arguments that are read: a log may quote anything behind the word
 # `{ path=/x ; argv[]=/x --flag v ; ignore_errors=no ; start_time=[n/a] ; … }`
 _ARGV = re.compile(r"argv\[\]=(.*?)(?: ; (?:ignore_errors|start_time)=|$)")
 _ENVIRONMENT_FILE = re.compile(r"(.*?)(?: \(ignore_errors=(?:yes|no)\))?")
@@ -33,7 +34,7 @@ _SECRET_NAME = re.compile(r"pass|secret|token(?!s|ize)|key|cred|auth", re.IGNORE
 # SGLang's `server_args=ServerArgs(a='b', …)` or a dict of the same; vLLM's `non-default args: {'a': 'b', …}`.
 _ARGUMENTS = re.compile(r"(?:\bserver_args\s*[=:]\s*(?:[\w.]*ServerArgs)?|\b(non-default) args:\s*)(?=[({])")
 _PIECE = re.compile(
-    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[\[({]|[\])}]|,|[^'"\[\](){},]+|['"]""", re.DOTALL
+    r"""'(?:[^'\\]|\\.){0,2000}+'|"(?:[^"\\]|\\.){0,2000}+"|[\[({]|[\])}]|,|[^'"\[\](){},]+|['"]""", re.DOTALL
 )
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{4,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _DIST_INFO = re.compile(rf"/({'|'.join(VERSIONED)})-([^/-]+)\.dist-info$")
@@ -132,7 +133,7 @@ def read_arguments(text: str) -> tuple[dict[str, str], bool] | None:
         return None
     sign = "=" if text[head.end()] == "(" else ":"
     arguments: dict[str, str] = {}
-    for item in _items(text[head.end() + 1 :]):
+    for item in _items(text[head.end() + 1 :][:_LONGEST_LIST]):
         name, found, value = item.partition(sign)
         bare = _unquote(name.strip())
         if found and bare.replace("_", "").replace("-", "").isalnum() and len(arguments) < _MOST_ARGUMENTS:

@@ -163,6 +163,10 @@ def test_where_the_weights_lie(line: str, path: str | None) -> None:
     assert read_model_path(line) == path
 
 
+def test_a_line_that_quotes_anything_takes_no_time() -> None:
+    assert read_model_path("args model" + " " * 200_000) is None
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=300))
 def test_no_answer_is_an_error(text: str) -> None:

@@ -127,6 +127,13 @@ def test_the_whole_line_of_an_engine_is_read() -> None:
     assert found[0]["disaggregation_decode_tp"] == "None"
 
 
+def test_a_line_that_quotes_anything_takes_no_time() -> None:
+    quoted = "'\\" * 500_000
+    found = read_arguments(f"server_args=ServerArgs(tp_size=8, chat_template={quoted}")
+    assert found is not None
+    assert found[0]["tp_size"] == "8"
+
+
 def test_a_long_value_is_kept_short_and_still_differs() -> None:
     one, other = (read_arguments(f"server_args=ServerArgs(a='{'x' * 500}{end}', b=1)") for end in ("y", "z"))
     assert one is not None
