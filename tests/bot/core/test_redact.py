@@ -76,7 +76,7 @@ HARMLESS = [
     "#words: 163840 - BOS ID: 163584 - EOS ID: 163585, BOS token id: 163584, eos_token='<|im_end|>'",
     "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 123, KV size: 1.00 GB",
     "DFLASH draft runner ready. mask_token=<|MASK|>, mask_token_id=163840, mask_token_id_override=None",
-    "Local HF snapshot at /root/.cache/hub/models--a--b/snapshots/989aa7980e4cf806f80c7fef2b1adb7bc71aa306",
+    "Local HF snapshot at /srv/cache/hub/models--a--b/snapshots/989aa7980e4cf806f80c7fef2b1adb7bc71aa306",
     "/models/Kimi-K2.5/model-00012-of-000064.safetensors: sha256=9f86d081884c7d659a2feaa0c55ad015a3bf4f1b",
     "Please set a HF_TOKEN to enable higher rate limits. An --api-key is needed; --api-key, --admin-api-key",
     "Uvicorn running on http://0.0.0.0:30000 (Press CTRL+C to quit)",
