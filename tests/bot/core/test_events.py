@@ -40,7 +40,7 @@ from bot.core.events import (
 )
 from bot.core.evidence import Sample
 from bot.core.setup import Setup
-from config.services import Phase
+from config.fields import PhaseName
 
 AT = datetime(2026, 5, 29, 23, 49, tzinfo=UTC)
 ONE = Member("llm-two/sglang.service")
@@ -101,7 +101,7 @@ def test_what_a_unit_is(active: str, sub: str, looping: bool, down: bool) -> Non
 
 
 def test_the_phases_are_those_an_operator_may_write() -> None:
-    assert [phase.value for phase in PHASE_ORDER] == list(get_args(Phase))
+    assert [phase.value for phase in PHASE_ORDER] == list(get_args(PhaseName))
     assert PHASE_ORDER[0] is PhaseId.STOPPING
     assert PHASE_ORDER[-1] is PhaseId.READY
 
