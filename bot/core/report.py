@@ -69,10 +69,11 @@ def render_stall(reply: StallReported, view: StartupView) -> Message:
 
 
 def _patience(reply: StallReported) -> str:
-    """`patience here: 15m; the longest in a healthy start: 6m20s`."""
+    """`patience here: 15m; the longest of a start that came through: 6m20s`."""
     told = f"patience here: {spell_duration(reply.patience)}"
-    longest = reply.longest
-    return told if not longest else f"{told}; the longest in a healthy start: {spell_duration(longest)}"
+    if not reply.longest:
+        return told
+    return f"{told}; the longest of a start that came through: {spell_duration(reply.longest)}"
 
 
 def _last_of(lines: tuple[str, ...], most: int = 2_400) -> str:

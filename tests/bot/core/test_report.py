@@ -14,6 +14,7 @@ from bot.core.actions import (
 )
 from bot.core.events import PhaseId, Rank, Role, SmokeResult, UserId, Verb
 from bot.core.report import make_verb_button, render_stall, render_verdict
+from bot.core.words import Searched
 from tests.support.slack_messages import (
     assert_sendable,
     button_values,
@@ -127,7 +128,8 @@ def test_a_stall_tells_where_ranks_are_when_they_are_elsewhere() -> None:
 
 def test_the_longest_silence_of_a_healthy_start_stands_beside_the_patience() -> None:
     told = shown(render_stall(replace(STALL, longest=seconds(380)), MIDWAY))
-    assert "(patience here: 9m30s; the longest in a healthy start: 6m20s)" in told
+    assert "(patience here: 9m30s; the longest of a start that came through: 6m20s)" in told
+    assert not any(word in told for word in Searched if word is not Searched.STALLED)
 
 
 def test_the_newest_lines_are_kept() -> None:
