@@ -85,11 +85,18 @@ function reference(inner, names) {
   return link(body, label);
 }
 
+/** ✅ and ❌ are drawn by the page, since not every machine has a font for them; the text stays the same. */
+const DRAWN = { "✅": "drawn yes", "❌": "drawn no" };
+
+function drawn(text) {
+  return unescape(text).split(/(✅|❌)/u).map((run) => (DRAWN[run] ? element("span", DRAWN[run], run) : run));
+}
+
 function inline(text, names, parent) {
   let last = 0;
   for (const found of text.matchAll(INLINE)) {
     const [whole, code, inner, bold, italic, strike, name] = found;
-    parent.append(unescape(text.slice(last, found.index)));
+    parent.append(...drawn(text.slice(last, found.index)));
     last = found.index + whole.length;
     if (code !== undefined) parent.append(element("code", "", unescape(code)));
     else if (inner !== undefined) parent.append(reference(inner, names));
@@ -98,7 +105,7 @@ function inline(text, names, parent) {
     else if (strike !== undefined) parent.append(inline(strike, names, element("s")));
     else parent.append(emoji(name));
   }
-  parent.append(unescape(text.slice(last)));
+  parent.append(...drawn(text.slice(last)));
   return parent;
 }
 
