@@ -30,6 +30,7 @@ AUTO = "auto"  # the engine is not named: it is recognised by its lines; its fil
 
 Patience = Annotated[timedelta, BeforeValidator(lambda value: parse_duration(str(value)))]
 LOOK = 600  # characters; a stamp further in is part of the text
+LOOK_HEAD, LOOK_TAIL = 3000, 1000  # characters of a long line that are read: a log may quote anything
 _TAGS = 1024  # stamps whose rank is remembered
 _NAMED = re.compile(r"\(\?P<\w+>")
 
@@ -268,6 +269,8 @@ class Reader:
         return any(pattern.match(reading, at) for pattern in self._starts)
 
     def read(self, text: str) -> Hit | None:
+        if len(text) > LOOK_HEAD + LOOK_TAIL:  # a redrawn bar has its last state at the end
+            text = f"{text[:LOOK_HEAD]}\n{text[-LOOK_TAIL:]}"
         match = self._combined.match(text)
         if match is not None and match.lastgroup is not None:
             each = self._anchored[match.lastgroup]

@@ -223,3 +223,19 @@ def test_auto_is_no_engine_but_can_be_loaded() -> None:
     hit = auto.read("RuntimeError: CUDA error: no")
     assert hit is not None
     assert hit.kind is Kind.FAILURE
+
+
+@pytest.mark.parametrize("piece", ["a_", "a.a1:", "Mamba Cache", "(a=", "Warning: a_"])
+@pytest.mark.parametrize("engine", load_engines().values(), ids=lambda engine: engine.name)
+def test_a_line_that_quotes_anything_takes_no_time(engine: EngineFile, piece: str) -> None:
+    once, twice = engine.read(piece * 300_000), engine.read(piece * 600_000)
+    assert (once and once.kind) == (twice and twice.kind)
+
+
+def test_of_a_long_line_both_ends_are_read() -> None:
+    bars = "\r".join(
+        f"Multi-thread loading shards: {number}% Completed | {number}/100" for number in range(100)
+    )
+    hit = SGLANG.read(f"{bars} [00:01<00:01,  1.00it/s]")
+    assert hit is not None
+    assert hit.bar == (99, 100)
