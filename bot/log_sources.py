@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.core.events import HostLost, HostRestored, LineRead
+from bot.core.events import HostLost, HostRestored, LineRead, Origin
 from bot.core.journal import Decoder
 from bot.core.kernel import matters
 from bot.core.log_file import FilePosition, LogFileDecoder
@@ -51,7 +51,8 @@ async def follow_kernel(link: Link, inbox: Inbox, *, redactor: Redactor) -> None
 
 
 async def _deliver_kernel(link: Link, inbox: Inbox, *, decoder: Decoder, data: bytes) -> None:
-    lines = [line for line in decoder.feed(data) if matters(line.reading)]
+    said = (line for line in decoder.feed(data) if line.origin is Origin.KERNEL)  # nothing counts twice
+    lines = [line for line in said if matters(line.reading)]
     link.kernel = decoder.position
     if not lines:
         return

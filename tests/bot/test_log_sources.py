@@ -80,6 +80,14 @@ async def test_only_the_kernels_lines_that_matter_come() -> None:
     assert [line.reading for line in wire.link.ring] == [KILLED]
 
 
+async def test_what_the_service_says_of_memory_is_no_line_of_the_kernel() -> None:
+    async with following(follow_kernel) as wire:
+        wire.host.kernel.put_nowait(write_entries(make_entry(1, KILLED)) + kernel(2, KILLED))
+        [event] = (await wire.next()).events
+    assert isinstance(event, LineRead)
+    assert event.line.cursor == make_cursor(2)
+
+
 async def test_a_host_that_refuses_its_kernels_lines_is_done_without() -> None:
     async with following(follow_kernel) as wire:
         wire.host.kernel.put_nowait(REFUSED)
