@@ -26,7 +26,7 @@ DRIVER = "GPU driver"
 
 _LONGEST_VALUE = 240  # characters; of a longer value its beginning and a checksum are kept
 _MOST_ARGUMENTS = 1_000
-_LONGEST_LIST = 16_000  # characters of launch arguments that are read: a log may quote anything behind the word
+_LONGEST_LIST = 16_000  # characters of launch arguments: a log may quote anything behind the word
 # `{ path=/x ; argv[]=/x --flag v ; ignore_errors=no ; start_time=[n/a] ; … }`
 _ARGV = re.compile(r"argv\[\]=(.*?)(?: ; (?:ignore_errors|start_time)=|$)")
 _ENVIRONMENT_FILE = re.compile(r"(.*?)(?: \(ignore_errors=(?:yes|no)\))?")

@@ -5,30 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter
 
-from bot.core.diagnosis import MOST_TRACES, Suspects, SuspectsState
-from bot.core.events import LogLine, Member, PhaseId, Rank, Role
+from bot.core.diagnosis import Suspects, SuspectsState
+from bot.core.events import LogLine, PhaseId, Role
 from bot.core.phases import Tracker
-from config.engine_file import load_engine
-from tests.support.journals import BEGAN, Journal, journal, tp
-
-ENGINE = load_engine("sglang")
-HERE = Member("llm-two/sglang.service")
-OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has no more"
-
-
-def accuse(log: Journal, suspects: Suspects | None = None) -> Suspects:
-    tracker = Tracker(ENGINE)
-    suspects = suspects or Suspects(engine=ENGINE)
-    for text in log.lines:
-        line = LogLine(text=text, reading=text)
-        findings = tracker.read(line, member=HERE, at=BEGAN)
-        phase, role = tracker.current()
-        suspects.note(line, findings, phase=phase, role=role)
-    return suspects
-
-
-def loading() -> Journal:
-    return journal().launched().connected().loading().bars(upto=2)
+from tests.support.journals import BEGAN, journal, tp
+from tests.support.suspicion import ENGINE, HERE, OOM, accuse, loading
 
 
 def test_a_healthy_log_has_no_suspects() -> None:
@@ -176,45 +157,6 @@ def test_fatal_lines_speak_for_themselves(text: str, known: str) -> None:
 )
 def test_what_a_server_survives_proves_nothing(text: str) -> None:
     assert not accuse(journal().healthy().bare(text)).is_proven
-
-
-def test_thousands_of_failures_are_not_all_kept() -> None:
-    log = loading().scheduler_exception("TP3", OOM)
-    for number in range(500):
-        log.say(f"Health check failed. {number}")
-    suspects = accuse(log)
-    assert len(suspects.state.suspects) == 100
-    kept = suspects.state.suspects
-    open_traces = [trace.suspect for trace in suspects.state.traces.values() if trace.suspect is not None]
-    assert all(index < len(kept) for index in open_traces)
-    cause = suspects.cause()
-    assert cause is not None
-    assert cause.rank == Rank("TP3")
-
-
-def test_a_failure_that_is_forgotten_takes_its_open_traceback_along() -> None:
-    log = loading()
-    for number in range(50):
-        log.say(f"Health check failed. {number}")
-    log.scheduler_exception("TP3", "RuntimeError: the one in the middle")
-    suspects = accuse(log)
-    middle = len(suspects.state.suspects) - 1
-    assert middle in {trace.suspect for trace in suspects.state.traces.values()}
-    for number in range(200):
-        log.say(f"Health check failed. {number}")
-    suspects = accuse(log)
-    assert not any("the one in the middle" in each.lines[0] for each in suspects.state.suspects)
-    assert not any(trace.suspect is not None for trace in suspects.state.traces.values())
-
-
-def test_many_failures_are_compared_once_a_kind() -> None:
-    log = loading().scheduler_exception("TP3", OOM)
-    for number in range(90):
-        log.scheduler_exception(f"TP{number % 8}", f"RuntimeError: something nobody knows {number}")
-    log.scheduler_exception("TP5", "OSError: [Errno 5] Input/output error: 'x.bin'")
-    cause = accuse(log).cause()
-    assert cause is not None
-    assert cause.also == "TP5: OSError: [Errno 5] Input/output error: 'x.bin'"
 
 
 def test_saved_and_restored_it_names_the_same_cause() -> None:
@@ -407,15 +349,3 @@ def test_a_warning_does_not_stand_before_a_failure() -> None:
     cause = accuse(log).cause()
     assert cause is not None
     assert cause.id == "gpu-out-of-memory"
-
-
-def test_tracebacks_that_nobody_ends_are_not_all_kept() -> None:
-    suspects = Suspects(engine=ENGINE)
-    for pid in range(1, 2_000):
-        line = LogLine("Traceback (most recent call last):", "Traceback (most recent call last):", pid=pid)
-        suspects.note(line, (), phase=PhaseId.WEIGHTS, role=Role.TARGET)
-    assert len(suspects.state.traces) <= MOST_TRACES
-    line = LogLine(OOM, OOM, pid=1_999)
-    findings = Tracker(ENGINE).read(line, member=HERE, at=BEGAN)
-    suspects.note(line, findings, phase=PhaseId.WEIGHTS, role=Role.TARGET)
-    assert suspects.cause() is not None
