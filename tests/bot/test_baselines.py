@@ -12,7 +12,8 @@ from bot.core.actions import Close, Verdict
 from bot.core.baseline import Usual
 from bot.core.changes import LastHealthy
 from bot.core.setup import Setup
-from tests.support.carriers import MEMBER, SERVICE, MemoryStore
+from tests.support.carriers import MEMBER, SERVICE
+from tests.support.memory_store import MemoryStore
 
 if TYPE_CHECKING:
     from bot.clients.store import Store

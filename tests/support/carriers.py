@@ -9,15 +9,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from bot.clients.records import Address, Holder, Operation, Outgoing
 from bot.core.events import (
     ChannelId,
     Cursor,
     HostName,
     InvocationId,
     Member,
-    MessageTs,
-    OperationId,
     ProbeAnswer,
     ProcessSeen,
     Sample,
@@ -33,19 +30,21 @@ from bot.core.log_file import FilePosition
 from bot.core.redact import Redactor
 from bot.core.request import Request, Started
 from bot.core.setup import Setup
-from bot.errors import HostError, StoreUnavailable
+from bot.errors import HostError
 from bot.ground import Ground
 from bot.startups import Startups
 from bot.tasks import Tasks
 from config.engine_file import load_engine
 from tests.support.configurations import ALICE, OPS, configure
 from tests.support.journal_entries import make_entry, write_entries
+from tests.support.memory_store import InstantOutbox, MemoryStore
 from tests.support.theatre import LoopClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from bot.clients.probe import Probe
+    from bot.clients.records import Operation
     from bot.clients.slack import Outbox
     from bot.clients.ssh import Host
     from bot.clients.store import Store
@@ -62,153 +61,6 @@ RUNNING = UnitState(load="loaded", active="active", sub="running", invocation=OL
 DEAD = replace(RUNNING, active="inactive", sub="dead", main_pid=0)
 UP = ProbeAnswer(health=200, models=("kimi",), models_status=200, listener=True)
 CLOSED = ProbeAnswer(error="connection refused")
-
-
-class MemoryStore:
-    """What the carriers need of the store; `away` lets every call fail, `failing` those named, once each.
-
-    `deaf` calls are carried out and then fail: Redis took them and the answer was lost.
-    """
-
-    def __init__(self, diary: list[str]) -> None:
-        self.away = False
-        self.failing: list[str] = []
-        self.deaf: list[str] = []
-        self.refused = 0
-        self.holders: dict[str, Holder] = {}
-        self.operations: dict[str, Operation] = {}
-        self.queued: dict[str, Outgoing] = {}
-        self.edits: list[Outgoing] = []
-        self.files: dict[str, bytes] = {}
-        self.addresses: dict[str, Address] = {}
-        self.baselines: dict[str, str] = {}
-        self.setups: dict[str, str] = {}
-        self.tokens: set[str] = set()
-        self._diary = diary
-
-    def _answer(self, name: str) -> None:
-        if self.away or name in self.failing:
-            self.failing = [other for other in self.failing if other != name]
-            self.refused += 1
-            raise StoreUnavailable("Redis at nowhere does not answer")
-
-    def _forget_to_answer(self, name: str) -> None:
-        if name in self.deaf:
-            self.deaf.remove(name)
-            raise StoreUnavailable("the answer was lost")
-
-    async def take(self, holder: Holder) -> Holder | None:
-        self._answer("take")
-        held = self.holders.setdefault(holder.service, holder)
-        await asyncio.sleep(0)
-        self._forget_to_answer("take")
-        return None if held.operation == holder.operation else held
-
-    async def holder(self, service: ServiceName) -> Holder | None:
-        self._answer("holder")
-        await asyncio.sleep(0)
-        held = self.holders.get(service)
-        operation = await self.operation(held.operation) if held is not None else None
-        return held.model_copy(update={"headline": operation.headline}) if held and operation else held
-
-    async def release(self, service: ServiceName, operation: OperationId) -> None:
-        self._answer("release")
-        held = self.holders.get(service)
-        if held is not None and held.operation == operation:
-            del self.holders[service]
-
-    async def save(
-        self,
-        operation: Operation,
-        outgoing: Sequence[Outgoing] = (),
-        files: Mapping[str, bytes] | None = None,
-    ) -> None:
-        self._answer("save")
-        await self.enqueue(outgoing, files)
-        # As JSON would hold it: what is changed afterwards is not saved.
-        self.operations[operation.operation] = operation.model_copy(
-            update={"positions": dict(operation.positions)}
-        )
-        self._diary.append("saved")
-        self._forget_to_answer("save")
-
-    async def enqueue(self, outgoing: Sequence[Outgoing], files: Mapping[str, bytes] | None = None) -> None:
-        self._answer("enqueue")
-        for message in outgoing:
-            if message.kind == "edit":
-                self.edits.append(message)
-            elif message.id not in self.queued:
-                self.queued[message.id] = message
-                self._diary.append(f"queued {message.kind}")
-        self.files |= files or {}
-
-    async def finish(self, operation: Operation, outgoing: Sequence[Outgoing] = ()) -> None:
-        self._answer("finish")
-        await self.save(operation, outgoing)
-        await self.release(operation.service, operation.operation)
-        self._diary.append("finished")
-
-    async def operation(self, operation: OperationId) -> Operation | None:
-        self._answer("operation")
-        return self.operations.get(operation)
-
-    async def open_operations(self) -> list[Operation]:
-        self._answer("open_operations")
-        return [operation for operation in self.operations.values() if operation.closed is None]
-
-    async def history(self, service: ServiceName, limit: int) -> list[Operation]:
-        self._answer("history")
-        closed = [op for op in self.operations.values() if op.closed and op.service == service]
-        return closed[::-1][:limit]
-
-    async def address(self, thread: str) -> Address | None:
-        self._answer("address")
-        return self.addresses.get(thread)
-
-    async def baseline(self, service: ServiceName) -> str | None:
-        self._answer("baseline")
-        return self.baselines.get(service)
-
-    async def save_baseline(self, service: ServiceName, json: str) -> None:
-        self._answer("save_baseline")
-        self.baselines[service] = json
-
-    async def setup(self, service: ServiceName) -> str | None:
-        self._answer("setup")
-        return self.setups.get(service)
-
-    async def save_setup(self, service: ServiceName, json: str) -> None:
-        self._answer("save_setup")
-        self.setups[service] = json
-
-    async def first_time(self, token: str, ttl_seconds: int) -> bool:  # noqa: ARG002 - the real one's name
-        self._answer("first_time")
-        new = token not in self.tokens
-        self.tokens.add(token)
-        return new
-
-    async def forget(self, token: str) -> None:
-        self._answer("forget")
-        self.tokens.discard(token)
-
-    def texts(self, kind: str = "reply") -> list[str]:
-        return [message.text for message in self.queued.values() if message.kind == kind]
-
-
-class InstantOutbox:
-    """Brings every queued root to Slack as soon as it is woken; not at all while Slack is `away`."""
-
-    def __init__(self, store: MemoryStore, diary: list[str]) -> None:
-        self.away = False
-        self._store, self._diary = store, diary
-
-    def wake(self) -> None:
-        for message in self._store.queued.values():
-            if message.kind == "root" and not self.away and message.thread not in self._store.addresses:
-                ts = f"17{len(self._store.addresses):08d}.000100"
-                address = Address(channel=message.channel, ts=MessageTs(ts), permalink=f"https://s/p{ts}")
-                self._store.addresses[message.thread] = address
-                self._diary.append("posted root")
 
 
 @dataclass
