@@ -52,9 +52,13 @@ class Tunnels:
         path = self._folder / str(self._dug)
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if (host, port) not in self._open:  # accepted just before it was closed
+                writer.close()
+                return
             task = asyncio.create_task(self._carry(reader, writer, host, port), name=f"tunnel {host}:{port}")
             self._carrying.add(task)
             task.add_done_callback(self._carrying.discard)
+            task.add_done_callback(lambda _: writer.close())  # one cancelled before its first step has no end
 
         try:
             return path, await asyncio.start_unix_server(accept, path)
@@ -69,12 +73,9 @@ class Tunnels:
     ) -> None:
         """One connection, from end to end; it hangs up when either end does, or the link is lost."""
         with contextlib.suppress(HostError, OSError, asyncssh.Error):
-            try:
-                connection = await self._link.connection()
-                there, back = await connection.open_connection(host, port, encoding=None)
-                await _join((reader, writer), (there, back))
-            finally:
-                writer.close()
+            connection = await self._link.connection()
+            there, back = await connection.open_connection(host, port, encoding=None)
+            await _join((reader, writer), (there, back))
 
     async def close(self) -> None:
         """May be called twice; a tunnel asked for later is opened anew."""

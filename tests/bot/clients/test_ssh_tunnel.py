@@ -21,11 +21,20 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def echo_server() -> AsyncIterator[int]:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"said " + await reader.readline())
-        writer.close()
+        with suppress(ConnectionError):
+            writer.write(b"said " + await reader.readline())
 
-    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(echo(reader, writer))
+        heard.append(task)
+        task.add_done_callback(lambda _: writer.close())
+
+    heard: list[asyncio.Task[None]] = []
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
         yield server.sockets[0].getsockname()[1]
+    for task in heard:
+        task.cancel()
+    await asyncio.gather(*heard, return_exceptions=True)
 
 
 async def say(path: Path, words: bytes) -> bytes:
@@ -90,6 +99,20 @@ async def test_a_link_lost_at_the_moment_of_connecting_hangs_up(tmp_path: Path) 
         await server.stop()
         async with asyncio.timeout(5):
             assert await say(path, b"hello\n") == b""
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+async def test_a_connection_just_accepted_ends_with_the_tunnel(tmp_path: Path, turns: int) -> None:
+    async with serve(tmp_path) as server, connect(server) as host, echo_server() as port:
+        reader, writer = await asyncio.open_unix_connection(str(await host.tunnel("127.0.0.1", port)))
+        for _ in range(turns):  # of the loop: closed at each step of accepting
+            await asyncio.sleep(0)
+        await host.close()
+        async with asyncio.timeout(5):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
+        assert server.logins == 1
 
 
 async def test_much_in_both_directions(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def play(*say: str, scenario: str = "healthy", speed: float = 100) -> tupl
 
 async def test_a_healthy_restart_is_typed_confirmed_followed_and_ends_with_0() -> None:
     ended = await kimi("demo", "--say", "restart kimi-k2.5", "--speed", "100")
-    assert (ended.status, ended.err) == (HEALTHY, "")
+    assert (ended.status, ended.err) == (HEALTHY, ""), ended.out
     first, pace, _, typed, *_ = ended.out.splitlines()
     assert first.startswith("kimi practice workspace · scenario healthy: ")
     assert pace.startswith("One second here is 100 in the practice")
