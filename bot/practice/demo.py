@@ -125,7 +125,10 @@ class Typist:
         """Confirm where asked, then follow until the verdict, or until a stall that stands."""
         loop = asyncio.get_running_loop()
         began, stalled_since = loop.time(), None
-        while self.app.startups.running or loop.time() - began < _ANSWER_WITHIN:
+        idle = False
+        while not idle:
+            # Before the look, not after it: what ends meanwhile is seen by the next one.
+            idle = not self.app.startups.running and loop.time() - began >= _ANSWER_WITHIN
             await asyncio.sleep(_LOOK_EVERY)
             answers = await self._confirm(answers)
             newest = await self._last()
