@@ -296,10 +296,11 @@ def is_between_restarts(unit: UnitState) -> bool:
 
 
 def not_carried_out(member: MemberState, now: datetime) -> bool:
-    """The verb went out a minute ago, the unit has been seen since, and neither a start nor a job shows."""
+    """A minute after the verb went out the unit is seen, and neither a start nor a job shows."""
     if member.sent not in {Sent.ACCEPTED, Sent.UNANSWERED} or member.lost is not None or member.unit is None:
         return False
-    seen = member.unit_at is not None and member.sent_at is not None and member.unit_at > member.sent_at
+    # Seen then, not only before: a process that was starved of time must look once more before it judges.
+    seen = member.unit_at is not None and _waited(member, CARRIED_OUT_WITHIN, member.unit_at)
     return seen and member.unit.job is None and _waited(member, CARRIED_OUT_WITHIN, now)
 
 

@@ -94,6 +94,7 @@ class Practice:
         await self.until(lambda _: not startups.running)
         assert await startups.ground.outbox.drain(WITHIN)
         [operation] = await startups.ground.store.history(ServiceName(SERVICE), 1)
+        print(operation.verdict, *self.replies(self.roots()[-1])[-3:], sep="\n| ")  # noqa: T201 - for failures
         return operation
 
     def pace(self) -> Pace | None:

@@ -270,8 +270,9 @@ def test_a_stop_against_something_that_starts_it_again() -> None:
 def test_a_verb_without_effect_is_given_a_minute(sent: Sent) -> None:
     member = member_of(RESTART, sent=sent, sent_at=BEGAN)
     assert not not_carried_out(member, BEGAN + timedelta(minutes=5))
-    observe(RESTART, member, OLD_RUNNING)
-    assert not not_carried_out(member, BEGAN + timedelta(seconds=59))
+    observe(RESTART, member, OLD_RUNNING, BEGAN + timedelta(seconds=59))
+    assert not not_carried_out(member, BEGAN + timedelta(minutes=5))  # not seen since the minute was over
+    observe(RESTART, member, OLD_RUNNING, BEGAN + timedelta(seconds=60))
     assert not_carried_out(member, BEGAN + timedelta(seconds=60))
     member.lost = "link lost"
     assert not not_carried_out(member, BEGAN + timedelta(seconds=60))
