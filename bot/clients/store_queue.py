@@ -88,8 +88,9 @@ class Queue:
         redis, link = self._link.redis, self._link
         count = 0
         for thread in await self.threads():
-            count += cast("int", await link.ask(redis.llen(thread_key(thread, "queue"))))
+            # An edit may become a reply meanwhile, never the other way round: in this order it is not missed.
             count += cast("int", await link.ask(redis.exists(thread_key(thread, "edit"))))
+            count += cast("int", await link.ask(redis.llen(thread_key(thread, "queue"))))
         return count
 
     async def claim(self, thread: str, owner: str, lease: float) -> Claim | None:
