@@ -270,7 +270,8 @@ class _Reading:
         where = (MAIN_RANK, *start.tracker.current())
         overruled = _OVERRULES if start.suspects.has_root else _KNOWS_BETTER
         said = [text for text in start.ended if overruled.search(text)]
-        found = None if said else start.suspects.cause(said=start.ended)
+        ranks = [view.rank for view in start.tracker.places()]
+        found = None if said else start.suspects.cause(said=start.ended, ranks=ranks)
         if found is not None:
             return found
         if start.ended:

@@ -185,6 +185,7 @@ class VerdictReached:
     cause: str | None = None  # plain sentence
     root_error: str | None = None  # the first root error line, quoted as the log has it
     rank: Rank | None = None
+    speaker: Rank | None = None  # who wrote `root_error`, where that is not `rank`
     advice: str | None = None
     means: str | None = None  # what such a failure is
     also: str | None = None  # another failure, apart from it

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.exit_status import spell_status
+from bot.core.words import spell_duration
 from config.diagnoses import fill, load_diagnoses
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Cause:
     """Why it failed. `evidence`: the lines that say so, the best one first.
 
     `means`: what the failure is. `advice`: what to try. `seen`: the versions it was seen in. `also`: another
-    failure that does not follow from this one.
+    failure that does not follow from this one. `speaker`: who wrote the evidence, where that is not `rank`.
     """
 
     id: str
@@ -39,6 +41,7 @@ class Cause:
     means: str = ""
     seen: str = ""
     also: str | None = None
+    speaker: Rank | None = None
 
     @property
     def counsel(self) -> str:
@@ -62,6 +65,8 @@ def name_cause(
     slots = known.read_slots("\n".join(evidence))
     if "code" in slots and _NUMBER.fullmatch(slots["code"]):
         slots["code"] = spell_status(int(slots["code"]))
+    if "milliseconds" in slots:
+        slots["milliseconds"] = spell_duration(timedelta(milliseconds=int(slots["milliseconds"])))
     slots |= {name: _spell_size(value) for name, value in slots.items()}
     title, means, advice = (fill(text, slots) for text in (known.title, known.means, known.advice))
     return Cause(known.id, title, tuple(evidence), advice, *where, means, known.by, also)

@@ -40,6 +40,7 @@ class Conclusion:
     role: Role
     root_error: str | None = None
     rank: Rank | None = None
+    speaker: Rank | None = None  # who wrote `root_error`, where that is not `rank`
     advice: str | None = None
     found: Cause | None = None  # what the log tells, whole
 
@@ -68,6 +69,7 @@ def conclude(
         role=found.role,
         root_error=found.evidence[0] if found.evidence else None,
         rank=found.rank if found.rank != MAIN_RANK else None,
+        speaker=found.speaker,
         advice=found.advice or None,
         found=found,
     )
@@ -80,7 +82,8 @@ def _conclude_smoke(fall: Fall, found: Cause | None) -> Conclusion:
         return told
     rank = found.rank if found.rank != MAIN_RANK else None
     evidence = found.evidence[0] if found.evidence else None
-    return replace(told, root_error=evidence, rank=rank, advice=found.advice or None, found=found)
+    told = replace(told, root_error=evidence, rank=rank, speaker=found.speaker)
+    return replace(told, advice=found.advice or None, found=found)
 
 
 def _is_host_word(member: MemberState, fall: Fall) -> bool:

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bot.core import collective
 from bot.core.cause import UNKNOWN, Cause, find_diagnosis, name_cause
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.findings import FailureSaid, Finding, NoiseRead
@@ -77,6 +78,7 @@ class Trace:
 class SuspectsState:
     suspects: list[Suspect] = field(default_factory=list)
     traces: dict[str, Trace] = field(default_factory=dict)  # by process
+    timed_out: list[Rank] = field(default_factory=list)  # who reported that a collective did
 
 
 class Suspects:
@@ -97,6 +99,7 @@ class Suspects:
             self._hear_what(line.reading)
         elif failures:
             for each in failures:
+                self._hear_timeout(each)
                 self._accuse(each, process, announces=_TRACEBACK in line.reading, where=(phase, role))
         elif _TRACEBACK in line.reading:
             self._open(process)
@@ -126,6 +129,11 @@ class Suspects:
         ended = next((each for each in reversed(self.state.suspects) if _ABORTING in each.lines[0]), None)
         if ended is not None:
             ended.lines.insert(0, text.strip()[:_LONGEST])
+
+    def _hear_timeout(self, said: FailureSaid) -> None:
+        """Apart from the suspects: of those, some are forgotten, and who is missing here would be blamed."""
+        if collective.is_report(said.text) and said.rank not in self.state.timed_out:
+            self.state.timed_out.append(said.rank)
 
     # ---- tracebacks ---------------------------------------------------------------------------------------
 
@@ -280,8 +288,11 @@ class Suspects:
         suspects = self.state.suspects
         return [each for each in suspects if not each.secondary and (each.fatal or not each.survived)]
 
-    def cause(self, *, said: Sequence[str] = ()) -> Cause | None:
-        """`said`: systemd's own lines about the end, for where the log has only what follows from it."""
+    def cause(self, *, said: Sequence[str] = (), ranks: Sequence[Rank] = ()) -> Cause | None:
+        """`said`: systemd's own lines about the end, for where the log has only what follows from it.
+
+        `ranks`: all that were seen, for where the one that says nothing is the one at fault.
+        """
         suspect = self.root()
         if suspect is None:
             return None
@@ -289,7 +300,8 @@ class Suspects:
         if suspect.secondary:
             evidence = (*self._followers(), *said)
             return name_cause(evidence, where=where, engine=engine, whole=True)
-        return name_cause(suspect.lines, where=where, engine=engine, also=self._another(suspect))
+        cause = name_cause(suspect.lines, where=where, engine=engine, also=self._another(suspect))
+        return collective.blame_silent(cause, reporters=self.state.timed_out, known=ranks)
 
     def _followers(self) -> list[str]:
         """Where no line tells the root, everything that follows from it is all there is to see."""

@@ -202,7 +202,7 @@ def _failed(reply: VerdictReached, view: StartupView) -> Message:
     told = f"*{Searched.FAILED}* after {spell_duration(reply.took)} while {doing}{_cause(reply)}"
     blocks = [section(f"❌ {say_name(view.service)} {told}", 1_800)]
     if reply.root_error and reply.root_error.strip():
-        blocks.append(preformatted(_quote(reply.root_error, reply.rank), 1_700))
+        blocks.append(preformatted(_quote(reply.root_error, reply.speaker or reply.rank), 1_700))
     blocks.extend(section(line, 1_300) for line in _counsel(reply))
     changed = say_setup(reply.setup, view) if reply.setup is not None else ""
     if beside := f"{changed}{_markers(reply)}".strip():

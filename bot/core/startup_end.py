@@ -52,7 +52,8 @@ def check_fall(turn: Turn, now: datetime) -> None:
     if not early and now - fall.since < wait:
         return
     likely = turn.suspects.is_proven or turn.suspects.is_likely
-    found = killed_cause(turn, fall.member) or (turn.suspects.cause() if likely else None)
+    ranks = [each.rank for each in turn.tracker.places()]
+    found = killed_cause(turn, fall.member) or (turn.suspects.cause(ranks=ranks) if likely else None)
     fail(turn, conclude(turn.plan, turn.state, fall=fall, found=found, current=turn.current(now)), now)
 
 
@@ -130,6 +131,7 @@ def _verdict_reply(turn: Turn, conclusion: Conclusion, now: datetime, *, by: Use
         cause=state.cause,
         root_error=conclusion.root_error,
         rank=conclusion.rank,
+        speaker=conclusion.speaker,
         advice=conclusion.advice,
         means=found.means if found is not None else None,
         also=found.also if found is not None else None,

@@ -51,6 +51,7 @@ async def test_a_collective_that_hangs_is_told_as_stalled_and_then_named() -> No
         told = (await practice.reply(root, "failed")).plain
         assert "NCCL" in told
         assert "Watchdog caught collective operation timeout" in told
+        assert "TP5 reported no time-out: it is the one to look at" in told
         assert "graph" in told
 
 

@@ -41,7 +41,7 @@ def test_no_known_failure_is_without_a_line() -> None:
         ("kv-cache-context", ["131072", "9.50 GiB", "at most 4096"]),
         ("gpu-occupied", ["9.50 GiB free of 79.00 GiB"]),
         ("port-in-use", ["port 30000", "sport = :30000"]),
-        ("nccl-timeout", ["ALLREDUCE", "600000 ms"]),
+        ("nccl-timeout", ["ALLREDUCE", "for 10m"]),
         ("parser-unknown", ["--tool-call-parser", "kimi_k9"]),
         ("arguments", ["--tpp 8"]),
         ("weights-missing", ["/models/kimi"]),

@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from bot.core.diagnosis import Suspects, SuspectsState
-from bot.core.events import LogLine, PhaseId, Role
+from bot.core.events import LogLine, PhaseId, Rank, Role
 from bot.core.phases import Tracker
 from tests.support.journals import BEGAN, journal, tp
 from tests.support.suspicion import ENGINE, HERE, OOM, accuse, loading
@@ -295,6 +295,27 @@ def test_what_follows_from_the_first_is_no_second(follow_up: str) -> None:
     cause = accuse(loading().scheduler_exception("TP3", OOM).scheduler_exception("TP5", follow_up)).cause()
     assert cause is not None
     assert cause.also is None
+
+
+def report(rank: int) -> str:
+    return f"[rank{rank}]:[E529 1:2:3 x.cpp:1] [Rank {rank}] Watchdog caught collective operation timeout: W("
+
+
+def test_the_one_rank_that_reports_no_timeout_is_to_blame_for_it() -> None:
+    suspects = accuse(loading().bare(*(report(rank) for rank in range(8) if rank != 5)))
+    cause = suspects.cause(ranks=[Rank(name) for name in tp(8)])
+    assert cause is not None
+    assert (cause.id, cause.rank, cause.speaker) == ("nccl-timeout", "TP5", "TP0")
+    assert "TP5 reported no time-out" in cause.title
+
+
+def test_who_reported_is_known_of_more_than_are_kept_as_suspects() -> None:
+    lines = [report(rank) for rank in range(128) if rank != 77]
+    names = tp(128)
+    suspects = accuse(journal("0.5.8", names).launched().connected().loading().bare(*lines))
+    cause = suspects.cause(ranks=[Rank(name) for name in names])
+    assert cause is not None
+    assert cause.rank == "TP77"
 
 
 def test_an_abort_of_cplusplus_is_told_by_its_reason() -> None:

@@ -202,6 +202,11 @@ def test_failed_with_its_root_error_and_a_way_on() -> None:
     assert "healthy" not in shown(message) + message.text
 
 
+def test_a_line_keeps_the_rank_that_wrote_it_where_another_one_is_at_fault() -> None:
+    message = render_verdict(replace(FAILED, speaker=Rank("TP0")), MIDWAY)
+    assert preformatted(message).startswith("[TP0] torch.OutOfMemoryError")
+
+
 def test_other_endings_name_who_ended_it() -> None:
     told = {
         verdict: render_verdict(

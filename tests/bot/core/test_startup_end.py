@@ -53,6 +53,25 @@ def test_a_failure_names_its_first_root_error_and_uploads_the_log() -> None:
     assert [view.mark for view in verdict.phases if view.phase is PhaseId.WEIGHTS] == [Mark.FAILED]
 
 
+def test_the_rank_that_reported_no_timeout_is_named_and_the_line_keeps_its_own() -> None:
+    run = loading(ranks=3)
+    run.say("Load weight begin. avail mem=78.50 GB", rank="TP2")
+    for rank in (0, 2):
+        run.say(
+            f"[rank{rank}]:[E529 23:59:47 ProcessGroupNCCL.cpp:632] [Rank {rank}] Watchdog caught collective "
+            "operation timeout: WorkNCCL(SeqNum=1874, OpType=ALLREDUCE)",
+            stamped=False,
+        )
+    die(run)
+    run.wait_for_verdict()
+    verdict = run.verdict
+    assert (verdict.rank, verdict.speaker) == (Rank("TP1"), Rank("TP0"))
+    assert (verdict.cause or "").endswith("TP1 reported no time-out: it is the one to look at")
+    failure = run.startup.account(run.now).failure
+    assert failure is not None
+    assert failure.rank == "TP1"
+
+
 def test_a_failure_is_told_in_order_and_in_the_channel_too() -> None:
     run = loading()
     crash(run)
