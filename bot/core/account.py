@@ -48,14 +48,30 @@ class PhaseTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Changed:
+    """What it ran with that the last good start did not, each in the words of its thread: `+ --flag value`.
+
+    `more`: how many there were beside those that are kept. `since`: when the good start was proven.
+    """
+
+    told: tuple[str, ...]
+    more: int = 0
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Account:
-    """`phases`: in order of beginning; empty where the record is older than accounts are."""
+    """`phases`: in order of beginning; empty where the record is older than accounts are.
+
+    `changed`: None too where nothing was known to compare with, or the record is older than this.
+    """
 
     took: float | None = None
     phases: tuple[PhaseTime, ...] = ()
     failure: Failure | None = None
     engine: str | None = None
     versions: dict[str, str] = field(default_factory=dict)  # of the engine and what it stands on, where known
+    changed: Changed | None = None
 
     @property
     def longest(self) -> PhaseTime | None:

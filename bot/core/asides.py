@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING
 
+from bot.core.account import Changed
 from bot.core.actions import MarkerSeen, SetupChanged
 from bot.core.blocks import (
     actions,
@@ -51,15 +52,18 @@ def say_setup(reply: SetupChanged, view: StartupView) -> str:
 
 
 def say_changes(changes: tuple[Change, ...], since: datetime | None) -> str:
+    return say_changed(Changed(tuple(map(spell_change, changes)), since=since)) if changes else ""
+
+
+def say_changed(changed: Changed) -> str:
     """`Changed since the last good start (yesterday 18:02): …`; the few in one line, more as a list."""
-    if not changes:
-        return ""
-    when = f" ({say_time(since)})" if since is not None else ""
-    told = [say_code(spell_change(change)) for change in changes]
+    when = f" ({say_time(changed.since)})" if changed.since is not None else ""
+    told = [say_code(each) for each in changed.told]
     head = f"Changed since the last good start{when}:"
-    if len(told) <= _FEW:
+    if len(told) <= _FEW and not changed.more:
         return f"{head} {join_within(told, _MOST, separator=', ')}."
-    return f"{head}\n{join_within([f'• {each}' for each in told], _MOST, separator=chr(10))}"
+    more = [f"• and {changed.more} more"] if changed.more else []
+    return f"{head}\n{join_within([*(f'• {each}' for each in told), *more], _MOST, separator=chr(10))}"
 
 
 def say_time(at: datetime) -> str:

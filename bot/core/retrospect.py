@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.account import PastStartup
+from bot.core.asides import say_changed
 from bot.core.blocks import (
     Block,
     Cell,
@@ -103,7 +104,7 @@ def _span(seconds: float) -> timedelta:
 
 
 def render_why(view: WhyView) -> Message:
-    """The last failure: what it was, what it means, what to try, the lines that say so, where to read on."""
+    """The last failure: what it was, what to try, its lines, what had changed, where to read on."""
     last = view.last
     if last is None:
         told = f"No startup of {say_code(view.service)} on record went wrong{_among(view)}."
@@ -112,6 +113,8 @@ def render_why(view: WhyView) -> Message:
     told = f"{say_name(view.service)}: {_when(last, view.now)}{_where(failure)}"
     blocks: list[Block] = [section(told, 900)]
     blocks += _explained(failure)
+    if last.account.changed is not None:
+        blocks.append(section(say_changed(last.account.changed)))
     blocks.append(context(*_footer(view, last)))
     return make_message(f"{told} {say(failure.cause if failure else '', 300)}".strip(), *blocks)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.core.account import Account, Failure, account_of
+from bot.core.account import Account, Changed, Failure, account_of
 from bot.core.actions import Verdict
 from bot.core.baseline import phase_key
+from bot.core.changes import spell_change
 from bot.core.events import PhaseId, Role, Verb
 from bot.core.picture import Subject, Waterfall, make_waterfall, say_where
+from bot.core.startup_setup import changes_of
 from bot.core.startup_view import elapsed, host_now
 from bot.core.words import Searched, spell_duration, spell_usual
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
     from bot.core.startup_state import StartupState
     from bot.core.startup_view import Scene
+
+_MOST_CHANGES = 40  # more is another deployment, which its thread tells
 
 
 def has_picture(state: StartupState, verb: Verb) -> bool:
@@ -34,7 +38,16 @@ def account_startup(scene: Scene) -> Account:
         failure=_failure(scene.state),
         engine=scene.engine.name,
     )
-    return replace(account, versions=_versions(scene.state))
+    return replace(account, versions=_versions(scene.state), changed=_changed(scene))
+
+
+def _changed(scene: Scene) -> Changed | None:
+    """As it was told in its thread: setups are masked before anybody compares them."""
+    changes, last = changes_of(scene.plan, scene.state), scene.plan.last
+    if not changes or last is None:
+        return None
+    told = tuple(spell_change(each) for each in changes[:_MOST_CHANGES])
+    return Changed(told, len(changes) - len(told), last.at)
 
 
 def _versions(state: StartupState) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.account import Account, Failure
+from bot.core.account import Account, Changed, Failure
 from bot.core.actions import Verdict
 from bot.core.events import PhaseId, Rank, Role, ServiceName, UserId
 from bot.core.retrospect import (
@@ -134,6 +134,20 @@ def test_the_versions_it_ran_are_told_where_they_are_known() -> None:
     assert "ran sglang 0.5.10 and torch 2.9" in told
 
 
+def test_why_repeats_what_had_changed() -> None:
+    changed = Changed(
+        ("--tp 4 → 8", "+ NCCL_DEBUG=INFO", "- --x <y>"), more=3, since=BEGAN - timedelta(days=3)
+    )
+    known = replace(account(good=False), failure=FAILURE, changed=changed)
+    message = render_why(WhyView(KIMI, past(1, Verdict.FAILED, known=known), now=BEGAN))
+    assert_sendable(message)
+    told = shown(message)
+    assert "Changed since the last good start (" in told
+    for line in ("• --tp 4 → 8", "• + NCCL_DEBUG=INFO", "• - --x <y>", "• and 3 more"):
+        assert line in told.replace("`", "")
+    assert "Changed since" not in shown(render_why(why()))
+
+
 def test_the_picture_in_the_channel_says_who_asked() -> None:
     message = render_history_root(KIMI, UserId("U0ALICE"))
     assert message.text == "Past startups of `kimi-k2.5`, asked for by <@U0ALICE>:"
@@ -153,12 +167,16 @@ failures = st.builds(
     also=hostile,
     evidence=st.lists(hostile, max_size=12).map(tuple),
 )
+changes = st.builds(
+    Changed, told=st.lists(hostile, min_size=1, max_size=40).map(tuple), more=st.integers(0, 9)
+)
 
 
 @settings(max_examples=60, deadline=None)
-@given(hostile, failures)
-def test_whatever_is_on_record_slack_takes_it(name: str, failure: Failure) -> None:
-    last = past(1, Verdict.FAILED, known=replace(account(good=False), failure=failure), link=name)
+@given(hostile, failures, changes)
+def test_whatever_is_on_record_slack_takes_it(name: str, failure: Failure, changed: Changed) -> None:
+    known = replace(account(good=False), failure=failure, changed=changed)
+    last = past(1, Verdict.FAILED, known=known, link=name)
     last = replace(last, by=UserId(name))
     assert_sendable(render_why(WhyView(ServiceName(name), last, now=BEGAN)))
     assert_sendable(render_history(HistoryView(ServiceName(name), (last,) * 30, now=BEGAN)))

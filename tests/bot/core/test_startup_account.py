@@ -6,10 +6,12 @@ from datetime import timedelta
 
 from bot.core.account import Failure
 from bot.core.actions import Mark, UploadPicture, Verdict
+from bot.core.changes import LastHealthy
 from bot.core.events import PhaseId, Rank, Role, UnwatchAsked, UserId, Verb
 from bot.core.picture import describe_waterfall
-from bot.core.setup import Setup
-from tests.support.startup_runs import MEMBER, Run, make_plan
+from bot.core.redact import Redactor
+from bot.core.setup import Setup, parse_setup
+from tests.support.startup_runs import BEGAN, MEMBER, Run, make_plan
 
 UNIT = "sglang-kimi.service"
 
@@ -58,6 +60,33 @@ def test_the_versions_its_setup_tells_are_kept() -> None:
     run = healthy()
     run.startup.state.setup.seen[MEMBER] = Setup(versions={"sglang": "0.5.10"})
     assert run.startup.account(run.now).versions == {"sglang": "0.5.10"}
+
+
+def test_what_changed_is_kept_as_it_was_told_with_secrets_masked() -> None:
+    before = Setup(command=("serve", "--api-key", "[masked]"), environment={"HF_TOKEN": "[masked]"})
+    last = LastHealthy(BEGAN, {MEMBER: before})
+    run = Run(make_plan(last=last))
+    assert run.startup.account(run.now).changed is None
+    shown, masked = Redactor().redact(
+        "ExecStart={ path=/x ; argv[]=serve --api-key sk-0123456789abcdef --tp 8 ; ignore_errors=no }\n"
+        "Environment=HF_TOKEN=hf_0123456789 NCCL_DEBUG=INFO\n"
+    )
+    assert masked
+    run.startup.state.setup.seen[MEMBER] = parse_setup(shown)
+    changed = run.startup.account(run.now).changed
+    assert changed is not None
+    assert (changed.more, changed.since) == (0, BEGAN)
+    assert {"+ --tp 8", "+ NCCL_DEBUG=INFO"} <= set(changed.told)
+    assert "0123456789" not in str(changed)
+
+
+def test_of_very_many_changes_the_first_are_kept_and_the_others_counted() -> None:
+    last = LastHealthy(BEGAN, {MEMBER: Setup(environment={})})
+    run = Run(make_plan(last=last))
+    run.startup.state.setup.seen[MEMBER] = Setup(environment={f"A{n}": "1" for n in range(100)})
+    changed = run.startup.account(run.now).changed
+    assert changed is not None
+    assert (len(changed.told), changed.more) == (40, 60)
 
 
 def test_a_failure_is_remembered_with_its_lines_and_what_to_try() -> None:
