@@ -24,7 +24,7 @@ from bot.errors import (
     SlackUnreachable,
     StoreUnavailable,
 )
-from bot.host_setup import ORDERS
+from bot.host_setup import rights_on
 from bot.standing import doubt_answer
 from config.loading import load_configuration
 from config.settings import Settings, read_api_key, read_settings
@@ -212,10 +212,8 @@ async def _log_file(path: str, host: Host) -> Finding:
 
 async def _refused_orders(unit: UnitName, host: Host) -> list[str]:
     """`sudo -l` with a command says whether it would be let through, and does nothing."""
-    orders: dict[str, Sequence[str]] = {
-        order: ("sudo", "-n", "-l", "systemctl", order, "--no-block", unit) for order in ORDERS
-    }
-    return [order for order, arguments in orders.items() if (await host.run(arguments)).status]
+    rights = rights_on(unit)
+    return [verb for verb, words in rights.items() if (await host.run(("sudo", "-n", "-l", *words))).status]
 
 
 def render_findings(findings: Sequence[Finding]) -> str:

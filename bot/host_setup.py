@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from config.services import Configuration, HostSection, ServiceSection
 
-ORDERS = ("start", "stop", "restart")
+_ORDERS = ("start", "stop", "restart")
+_RELOAD = "daemon-reload"
 _SPECIAL = re.compile(r"([,:=\\])")  # in a sudoers argument these stand behind a backslash
 
 
@@ -33,12 +34,15 @@ def render_host_setup(configuration: Configuration, names: Sequence[str]) -> str
 
 def sudoers_lines(user: str, units: Sequence[str]) -> list[str]:
     """One line an order and unit, and one to read unit files anew: exactly what the bot runs."""
-    orders = [
-        f"{user} ALL=(root) NOPASSWD: /usr/bin/systemctl {order} --no-block {_escape(unit)}"
-        for unit in units
-        for order in ORDERS
-    ]
-    return [*orders, f"{user} ALL=(root) NOPASSWD: /usr/bin/systemctl daemon-reload"]
+    rights = (words for unit in units for words in rights_on(_escape(unit)).values())
+    lines = [f"{user} ALL=(root) NOPASSWD: /usr/bin/{' '.join(words)}" for words in rights]
+    return sorted(dict.fromkeys(lines), key=lambda line: line.endswith(_RELOAD))
+
+
+def rights_on(unit: str) -> dict[str, tuple[str, ...]]:
+    """What sudo must let the bot run, by systemctl's own verbs; to read unit files anew is of no one unit."""
+    orders = {order: ("systemctl", order, "--no-block", unit) for order in _ORDERS}
+    return {**orders, _RELOAD: ("systemctl", _RELOAD)}
 
 
 def _escape(unit: str) -> str:

@@ -34,6 +34,7 @@ class Unkindness:
     """Ways for a host to be difficult; each may be switched while it runs."""
 
     sudo_refused: bool = False  # sudo wants a password
+    reload_refused: bool = False  # for daemon-reload alone: the sudoers file is older than that verb
     journal_unreadable: bool = False
     hang: bool = False  # commands are accepted and never answered
     unit_unknown: bool = False
@@ -75,7 +76,7 @@ class Shell:
         if self.unkind.hang:
             await asyncio.Event().wait()
         words, root = _unwrap(words)
-        if root and self.unkind.sudo_refused:
+        if root and (self.unkind.sudo_refused or (self.unkind.reload_refused and "daemon-reload" in words)):
             return Answer(1, error="sudo: a password is required\n")
         if root and words[:1] == ["-l"]:
             return Answer(

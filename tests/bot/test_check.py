@@ -105,6 +105,11 @@ async def test_what_is_wrong_on_the_host_is_said_with_its_remedy(tmp_path: Path,
         made.host.unkind.sudo_refused = True
         assert "kimi-bot host-setup" in (await made.wrong())["unit sglang-kimi.service"]
         made.host.unkind.sudo_refused = False
+        made.host.unkind.reload_refused = True
+        assert await made.wrong() == {
+            "unit sglang-kimi.service": "llm-two: sudo refuses daemon-reload: see kimi-bot host-setup"
+        }
+        made.host.unkind.reload_refused = False
         made.host.unkind.journal_unreadable = True
         assert "systemd-journal" in (await made.wrong())["host llm-two"]
         made.host.unkind.journal_unreadable = False

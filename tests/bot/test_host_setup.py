@@ -9,10 +9,19 @@ from pathlib import Path
 import pytest
 
 from bot.errors import ConfigurationInvalid
-from bot.host_setup import render_host_setup, sudoers_lines
+from bot.host_setup import render_host_setup, rights_on, sudoers_lines
 from config.loading import load_configuration
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "kimi.example.toml"
+
+
+def test_the_sudoers_lines_are_the_rights_and_one_of_each() -> None:
+    lines = sudoers_lines("kimi", ["a.service", "b.service"])
+    assert len(lines) == 3 + 3 + 1
+    assert lines[-1].endswith("/usr/bin/systemctl daemon-reload")
+    rights = rights_on("b.service")
+    assert list(rights) == ["start", "stop", "restart", "daemon-reload"]
+    assert all(any(line.endswith(" ".join(words)) for line in lines) for words in rights.values())
 
 
 def test_the_script_allows_exactly_what_the_bot_runs() -> None:

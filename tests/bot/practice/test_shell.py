@@ -77,6 +77,9 @@ async def test_a_host_that_is_unkind() -> None:
     shell.unkind.sudo_refused = True
     refused = await run(shell, "sudo -n systemctl restart --no-block a.service")
     assert refused == Answer(1, error="sudo: a password is required\n")
+    shell.unkind = Unkindness(reload_refused=True)
+    assert (await run(shell, "sudo -n -l systemctl daemon-reload")).status == 1
+    assert (await run(shell, "sudo -n -l systemctl restart --no-block a.service")).status == 0
     shell.unkind = Unkindness(unit_unknown=True)
     assert (await run(shell, "sudo -n systemctl restart --no-block a.service")).status == 5
     shell.unkind = Unkindness(journal_unreadable=True)
