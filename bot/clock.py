@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The moment from which a clock counts, as it is told and as the machine counts it, in seconds."""
+
+    told: datetime
+    monotonic: float
 
 
 class Clock:
@@ -14,14 +23,14 @@ class Clock:
     concerns Slack, Redis and SSH themselves (rate limits, time-outs, leases) stays in real seconds.
     """
 
-    def __init__(self, speed: float = 1.0) -> None:
+    def __init__(self, speed: float = 1.0, *, origin: Origin | None = None) -> None:
+        """`origin`: that of another process's clock on this machine, to tell the same time as it does."""
         self.speed = speed
-        self._began = datetime.now(UTC)
-        self._origin = time.monotonic()
+        self.origin = origin or Origin(datetime.now(UTC), time.monotonic())
 
     def now(self) -> datetime:
         """Aware UTC; never jumps, since it advances by the monotonic clock."""
-        return self._began + timedelta(seconds=(time.monotonic() - self._origin) * self.speed)
+        return self.origin.told + timedelta(seconds=(time.monotonic() - self.origin.monotonic) * self.speed)
 
     def real(self, told: timedelta) -> float:
         """Real seconds that `told` takes."""

@@ -59,6 +59,11 @@ class PracticeWorkspace:
         self.app: App | None = None
 
     async def start(self) -> App:
+        await self.start_surroundings()
+        return await self.start_app()
+
+    async def start_surroundings(self) -> None:
+        """Everything but the bot."""
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kimi-practice-")))
         redis = EmbeddedRedis(folder / "redis")
         self._stack.push_async_callback(redis.stop)
@@ -72,7 +77,6 @@ class PracticeWorkspace:
         self._stack.push_async_callback(self.host.stop)
         await self.host.start()
         self.redis_url = redis_url
-        return await self.start_app()
 
     async def start_app(self) -> App:
         """The bot itself; again after `app.close()`, as a new process would."""

@@ -18,3 +18,10 @@ async def test_waiting_moves_the_told_time_on() -> None:
     await clock.sleep(timedelta(seconds=10))
     assert clock.now() - before >= timedelta(seconds=10)
     assert before.tzinfo is not None
+
+
+async def test_two_clocks_of_one_origin_tell_the_same() -> None:
+    first = Clock(speed=200)
+    second = Clock(speed=200, origin=first.origin)
+    await first.sleep(timedelta(seconds=5))
+    assert first.now() <= second.now() <= first.now()
