@@ -39,7 +39,7 @@ class LoopClock(Clock):
         self._from = self._loop.time()
 
     def now(self) -> datetime:
-        return self._began + timedelta(seconds=self._loop.time() - self._from)
+        return self.origin.told + timedelta(seconds=self._loop.time() - self._from)
 
 
 class Theatre:
