@@ -16,6 +16,7 @@ KimiError
 ├── OwnershipLost                 another process owns this startup now
 └── SlackError
     ├── SlackRefused              Slack said no, for good (`permanent`) or repairable
+    │   └── TokenRefused          no to our token: nothing at all goes until it is good again
     ├── SlackBusy                 Slack said later; carries the seconds
     ├── SlackUnreachable          no connection: nothing was sent
     └── SlackUncertain            sent, but whether it arrived is unknown
@@ -107,6 +108,10 @@ class SlackRefused(SlackError):
     def __init__(self, method: str, code: str, *, repairable: bool = False) -> None:
         super().__init__(method, code)
         self.repairable = repairable
+
+
+class TokenRefused(SlackRefused):
+    pass
 
 
 class SlackBusy(SlackError):

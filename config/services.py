@@ -29,7 +29,10 @@ class Section(BaseModel):
 
 
 class SlackSection(Section):
+    """`fallback_channel`: where the bot tells what Slack would not take elsewhere."""
+
     channel: ChannelText
+    fallback_channel: ChannelText | None = None
 
 
 class RedisSection(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import Any
 
 from bot.practice.slack_arguments import Arguments, Method, Methods
@@ -111,6 +112,7 @@ class Chat:
         message = self._own(channel.id, call.needed("ts"), "cant_update_message")
         if channel.archived:
             raise Refused("is_archived")
+        self._check_edit_window(message)
         text = call.text("text")
         blocks = read_blocks(call.structure("blocks", broken="invalid_blocks_format"))
         check_content(text, blocks, call.values.get("attachments"))
@@ -192,6 +194,12 @@ class Chat:
             raise Refused("is_archived")
         if not channel.joined and not (public and "chat:write.public" in self._workspace.scopes):
             raise Refused("not_in_channel")
+
+    def _check_edit_window(self, message: PostedMessage) -> None:
+        """An administrator may set after how long nobody edits a message any more."""
+        window = self._workspace.edit_window
+        if window is not None and time.time() - float(message.ts) > window:
+            raise Refused("edit_window_closed")
 
     def _own(self, channel: str, ts: str, code: str) -> PostedMessage:
         message = self._workspace.message(channel, ts)

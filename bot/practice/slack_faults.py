@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from aiohttp import web
 
@@ -64,11 +65,20 @@ class DropSocket:
 Fault: TypeAlias = RateLimited | Status | ErrorCode | ResetAfterAccept | ResetBeforeAccept | Hang | DropSocket
 
 
+# Of a call's arguments: whether the fault is meant for it.
+Where: TypeAlias = Callable[[Mapping[str, Any]], bool]
+
+
 @dataclass(slots=True)
 class _Entry:
     method: str
     fault: Fault
     left: int | None
+    where: Where | None = None
+
+    def hits(self, method: str, arguments: Mapping[str, Any]) -> bool:
+        everything = self.method == EVERYTHING and method not in {SOCKET, UPLOAD, RESPONSE_URL}
+        return (everything or self.method == method) and (self.where is None or self.where(arguments))
 
 
 def reset(request: web.Request) -> web.Response:
@@ -83,20 +93,21 @@ class FaultPlan:
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
+        self.hits: list[tuple[str, Fault]] = []  # the faults that were met, in order
 
-    def add(self, method: str, fault: Fault, times: int | None = 1) -> None:
-        """`times=None`: until `clear`."""
-        self._entries.append(_Entry(method, fault, times))
+    def add(self, method: str, fault: Fault, times: int | None = 1, *, where: Where | None = None) -> None:
+        """`times=None`: until `clear`. `where`: only calls whose arguments it says yes to."""
+        self._entries.append(_Entry(method, fault, times, where))
 
     def clear(self, method: str | None = None) -> None:
         self._entries = [entry for entry in self._entries if method not in {None, entry.method}]
 
-    def take(self, method: str) -> Fault | None:
-        """The next fault for this method, used up by the taking."""
-        everything = method not in {SOCKET, UPLOAD, RESPONSE_URL}
+    def take(self, method: str, arguments: Mapping[str, Any] | None = None) -> Fault | None:
+        """The next fault for this call, used up by the taking."""
         for entry in self._entries:
-            if entry.method == method or (everything and entry.method == EVERYTHING):
+            if entry.hits(method, arguments or {}):
                 self._use(entry)
+                self.hits.append((entry.method, entry.fault))
                 return entry.fault
         return None
 

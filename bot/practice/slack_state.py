@@ -188,6 +188,8 @@ class Workspace:
 
     def __init__(self, scopes: Iterable[str] = BOT_SCOPES) -> None:
         self.scopes = set(scopes)
+        self.revoked = False  # the bot token is good for nothing, until this is False again
+        self.edit_window: float | None = None  # seconds within which a message may be edited
         self.base_url = ""
         self.users: dict[str, User] = {self.bot_user: User(self.bot_user, self.bot_name)}
         self.channels: dict[str, Channel] = {}

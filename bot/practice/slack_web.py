@@ -59,7 +59,7 @@ class WebApi:
             return web.json_response(refused.body())
         token = read_token(request, arguments)
         self._workspace.calls.append(Call(name, arguments.values, time.monotonic()))
-        fault = self._faults.take(name)
+        fault = self._faults.take(name, arguments.values)
         if fault is None:
             return self._respond(self.answer(name, arguments, token))
         return await self._with_fault(fault, request, name, arguments, token)
@@ -82,6 +82,8 @@ class WebApi:
             raise Refused("not_authed")
         if token not in self._tokens.values():
             raise Refused("invalid_auth")
+        if self._workspace.revoked and token == self._tokens["bot"]:
+            raise Refused("token_revoked")
         if token != self._tokens["app" if method.app_level else "bot"]:
             raise Refused("not_allowed_token_type")
         if method.scope is not None:

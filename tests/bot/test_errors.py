@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from bot.errors import ConfigurationInvalid, HostError, HostKeyRejected, KimiError, SlackBusy, SlackRefused
+from bot.errors import (
+    ConfigurationInvalid,
+    HostError,
+    HostKeyRejected,
+    KimiError,
+    SlackBusy,
+    SlackRefused,
+    TokenRefused,
+)
 
 
 def test_an_error_of_a_host_names_it() -> None:
@@ -20,3 +28,4 @@ def test_a_slack_error_carries_method_and_code() -> None:
     assert (refused.method, refused.code, refused.repairable) == ("chat.postMessage", "invalid_blocks", True)
     assert SlackBusy("chat.update", 3.0).retry_after == 3.0
     assert isinstance(refused, KimiError)
+    assert not TokenRefused("chat.update", "token_revoked").repairable

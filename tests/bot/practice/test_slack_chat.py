@@ -139,6 +139,26 @@ async def test_edits_slack_refuses(arguments: dict[str, Any], error: str) -> Non
         assert slack.channel_messages(OPS)[0].versions == []
 
 
+async def test_after_the_edit_window_nobody_edits() -> None:
+    async with practice_slack() as slack:
+        posted = await web_client(slack).chat_postMessage(channel=OPS, text="x")
+        slack.workspace.edit_window = 60.0
+        await web_client(slack).chat_update(channel=OPS, ts=posted["ts"], text="y")
+        slack.workspace.edit_window = 0.0
+        edit = {"channel": OPS, "ts": posted["ts"], "text": "z"}
+        assert await code(slack, "chat.update", **edit) == "edit_window_closed"
+        assert slack.channel_messages(OPS)[0].text == "y"
+
+
+async def test_a_revoked_token_is_good_for_nothing_until_it_is_good_again() -> None:
+    async with practice_slack() as slack:
+        slack.workspace.revoked = True
+        assert await code(slack, "chat.postMessage", channel=OPS, text="x") == "token_revoked"
+        slack.workspace.revoked = False
+        await web_client(slack).chat_postMessage(channel=OPS, text="y")
+        assert [message.text for message in slack.channel_messages(OPS)] == ["y"]
+
+
 async def test_only_our_own_messages_can_be_edited_and_deleted() -> None:
     async with practice_slack() as slack:
         theirs = slack.workspace.post(PostedMessage(OPS, slack.workspace.next_ts(), ALICE, "mine"))

@@ -36,3 +36,12 @@ def test_faults_can_be_lifted() -> None:
     assert plan.take("chat.update") is None
     plan.clear()
     assert plan.take("auth.test") is None
+
+
+def test_a_fault_may_be_meant_for_some_calls_alone() -> None:
+    plan = FaultPlan()
+    plan.add("*", plan.status(503), times=None, where=lambda arguments: arguments.get("channel") == "C1")
+    assert plan.take("chat.update", {"channel": "C2"}) is None
+    assert plan.take("chat.update", {"channel": "C1"}) == Status(503)
+    assert plan.take("auth.test") is None
+    assert plan.hits == [("*", Status(503))]
