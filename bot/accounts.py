@@ -21,7 +21,7 @@ from bot.pictures import history_letter
 from bot.running import ACCOUNT, PLAN, STATE
 
 if TYPE_CHECKING:
-    from bot.clients.records import Operation
+    from bot.clients.records import Operation, Past
     from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
     from config.engine_file import EngineFile
 
@@ -39,20 +39,20 @@ class Accounts:
 
     async def history(self, service: ServiceName) -> HistoryView:
         """The newest startups, newest first."""
-        closed = await self.ground.store.history(service, _SEARCHED)
+        closed = await self.ground.store.past(service, _SEARCHED)
         starts = [each for each in closed if each.verb is not Verb.STOP and each.verdict is not None]
         usual = await read_usual(self.ground.store, service)
-        told = [await self._past(each) for each in starts[:_SHOWN]]
+        told = [await self._tell(service, each) for each in starts[:_SHOWN]]
         return HistoryView(service, tuple(told), usual=usual.whole, now=self.ground.clock.now())
 
     async def why(self, service: ServiceName) -> WhyView:
         """The last failure, and how many starts came to be healthy since."""
         last, since = None, 0
-        for operation in await self.ground.store.history(service, _SEARCHED):
-            if operation.verdict == Verdict.FAILED:
-                last = await self._past(operation)
+        for past in await self.ground.store.past(service, _SEARCHED):
+            if past.verdict == Verdict.FAILED:
+                last = await self._tell(service, past)
                 break
-            since += operation.verdict == Verdict.HEALTHY
+            since += past.verdict == Verdict.HEALTHY
         return WhyView(service, last, healthy_since=since, now=self.ground.clock.now())
 
     async def draw_history(
@@ -72,30 +72,46 @@ class Accounts:
         await self.ground.store.enqueue([*root, letter.outgoing], {letter.outgoing.id: letter.content})
         self.ground.outbox.wake()
 
-    async def _past(self, operation: Operation) -> PastStartup:
-        address = await self.ground.store.address(operation.operation)
-        closed = operation.closed or operation.began
+    async def _tell(self, service: ServiceName, past: Past) -> PastStartup:
         return PastStartup(
-            operation=operation.operation,
-            verb=operation.verb,
-            verdict=Verdict(operation.verdict or Verdict.UNWATCHED),
-            began=operation.began,
-            took=closed - operation.began,
-            by=operation.by,
-            account=read_account(operation, self.ground.engines.get(operation.service)),
-            link=address.permalink if address else None,
+            operation=past.operation,
+            verb=past.verb,
+            verdict=Verdict(past.verdict or Verdict.UNWATCHED),
+            began=past.began,
+            took=past.closed - past.began,
+            by=past.by,
+            account=await self._account(service, past),
+            link=past.link or await self._link(past),
         )
 
+    async def _account(self, service: ServiceName, past: Past) -> Account:
+        """As it was written down; of an operation older than accounts are, what its state still tells."""
+        if past.account:
+            return read_account(past)
+        operation = await self.ground.store.operation(past.operation)
+        engine = self.ground.engines.get(service)
+        return Account() if operation is None or engine is None else account_of_state(operation, engine)
 
-def read_account(operation: Operation, engine: EngineFile | None) -> Account:
-    """As it was written down; of a record older than accounts are, what its state still tells."""
+    async def _link(self, past: Past) -> str | None:
+        """Slack had not told it yet when the operation was closed."""
+        address = await self.ground.store.address(past.operation)
+        return address.permalink if address is not None else None
+
+
+def read_account(past: Past) -> Account:
     try:
-        if operation.account:
-            return ACCOUNT.validate_json(operation.account)
-        plan, state = PLAN.validate_json(operation.plan), STATE.validate_json(operation.state)
+        return ACCOUNT.validate_json(past.account)
     except ValueError as error:  # pydantic's too
-        log.warning("account_unreadable", operation=operation.operation, error=str(error))
+        log.warning("account_unreadable", operation=past.operation, error=str(error))
         return Account()
-    if engine is None or operation.closed is None:
+
+
+def account_of_state(operation: Operation, engine: EngineFile) -> Account:
+    if operation.closed is None:
+        return Account()
+    try:
+        plan, state = PLAN.validate_json(operation.plan), STATE.validate_json(operation.state)
+    except ValueError as error:
+        log.warning("state_unreadable", operation=operation.operation, error=str(error))
         return Account()
     return Startup(plan, engine, state).account(operation.closed)

@@ -17,9 +17,7 @@ from bot.core.words import end_sentence
 from bot.errors import HostError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from bot.clients.records import Operation
+    from bot.clients.records import Past
     from bot.core.actions import StartupView
     from bot.ground import Ground
     from bot.sources import Link
@@ -115,25 +113,23 @@ def _uptime(ground: Ground, units: dict[Member, UnitState]) -> timedelta | None:
 
 
 async def _last(ground: Ground, service: ServiceName) -> LastStartup | None:
-    history = await ground.store.history(service, 1)
-    if not history or history[0].closed is None or history[0].verdict is None:
+    past = next(iter(await ground.store.past(service, 1)), None)
+    if past is None or past.verdict is None:
         return None
-    operation = history[0]
-    address = await ground.store.address(operation.operation)
-    closed = history[0].closed
+    address = await ground.store.address(past.operation)
     return LastStartup(
-        verb=operation.verb,
-        verdict=Verdict(history[0].verdict),
-        took=_took(operation, closed),
-        age=ground.clock.now() - closed,
-        by=operation.by,
-        link=address.permalink if address else None,
+        verb=past.verb,
+        verdict=Verdict(past.verdict),
+        took=_took(past),
+        age=ground.clock.now() - past.closed,
+        by=past.by,
+        link=address.permalink if address else past.link,
     )
 
 
-def _took(operation: Operation, closed: datetime) -> timedelta:
+def _took(past: Past) -> timedelta:
     """As its thread told: the record is closed a moment after the verdict, when log and picture are drawn."""
     with suppress(ValueError):  # none on record, or an unreadable one
-        told = _ACCOUNT.validate_json(operation.account).took
-        return closed - operation.began if told is None else timedelta(seconds=told)
-    return closed - operation.began
+        told = _ACCOUNT.validate_json(past.account).took
+        return past.closed - past.began if told is None else timedelta(seconds=told)
+    return past.closed - past.began

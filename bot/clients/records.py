@@ -38,6 +38,22 @@ class Operation(Record):
     account: str = ""  # JSON too, once it is closed: where the time went and why it failed
 
 
+class Past(Record):
+    """What `history` and `why` need of a closed operation, without its plan and its state.
+
+    `account`: as in the operation. `link`: to its thread, where that was known when it was closed.
+    """
+
+    operation: OperationId
+    verb: Verb
+    by: UserId | None = None
+    began: datetime
+    closed: datetime
+    verdict: str | None = None
+    account: str = ""
+    link: str | None = None
+
+
 class FileNote(Record):
     """A file of an upload; its bytes lie beside the entry, compressed. `alt`: a picture in words."""
 
@@ -65,6 +81,8 @@ class Outgoing(Record):
     blocks: tuple[dict[str, Any], ...] = ()
     broadcast: bool = False
     file: FileNote | None = None
+    tags: dict[str, str] = Field(default_factory=dict)  # metadata beside the message's own id
+    asker: UserId | None = None  # of a root: who is told in private when Slack refuses the thread for good
 
 
 class Address(Record):
@@ -108,6 +126,51 @@ class Parked(Record):
     at: datetime
 
 
+class Mail(Record):
+    """What a person said to an operation, on its way to the process that runs it."""
+
+    id: str
+    kind: Literal["wait", "unwatch", "superseded"]
+    by: UserId
+    until: datetime | None = None  # of a wait
+    verb: Verb | None = None  # of what supersedes
+    at: datetime
+
+
+class Intent(Record):
+    """What a person asked for, kept until it was answered; `owner`: the process that took it up.
+
+    `words`: as they were typed. `command`: JSON of the core's, where a button was pressed.
+    """
+
+    token: str
+    owner: str
+    at: datetime
+    user: UserId
+    channel: ChannelId | None = None
+    thread_ts: MessageTs | None = None
+    words: str | None = None
+    command: str | None = None
+    confirmed: bool = False
+    operation: OperationId | None = None
+    minutes: int | None = None  # how much longer to wait
+    view: str | None = None  # the modal it was asked in, which shows the answer
+    decided: str = ""  # JSON: what is left to be told, once it is decided
+
+
+class AuditEntry(Record):
+    """Who asked for what, and what came of it."""
+
+    at: datetime
+    user: UserId | None = None
+    channel: ChannelId | None = None
+    verb: str
+    service: ServiceName | None = None
+    operation: OperationId | None = None
+    reason: str = ""
+    outcome: str
+
+
 class Unreadable(Record):
     """A record of another shape, set aside as it was."""
 
@@ -118,6 +181,19 @@ class Unreadable(Record):
 
 
 RecordT = TypeVar("RecordT", bound=Record)
+
+
+def past_of(operation: Operation, address: Address | None) -> Past:
+    return Past(
+        operation=operation.operation,
+        verb=operation.verb,
+        by=operation.by,
+        began=operation.began,
+        closed=operation.closed or operation.began,
+        verdict=operation.verdict,
+        account=operation.account,
+        link=address.permalink if address is not None else None,
+    )
 
 
 def dump(record: Record) -> bytes:

@@ -17,26 +17,48 @@ THREAD_PARTS = (
     "refused",  # why Slack refused the root for good
     "parked",  # list: messages refused for good
     "sender",  # lease of the process that sends this thread
+    "fence",  # number of the lease of the process that runs the operation
+    "inbox",  # list: mail for the process that runs the operation
 )
 
 _THREAD = f"local {', '.join(THREAD_PARTS)} = unpack(KEYS)\n"
 _OWNED = "if redis.call('GET', sender) ~= ARGV[1] then return 'lost' end\n"
 
-# ARGV: operation record or '', 'closed' or '', seconds to keep, then kind, id, record, file for each message.
+# ARGV: operation record or '', 'new', 'closed' or '', seconds to keep, fencing number or '', how many
+# entries of the inbox were read, those, then kind, id, record, file for each message. A new operation that is
+# there already, other than by this very record, is left alone.
 PUSH = (
     _THREAD
     + """
+if ARGV[4] ~= '' then
+  local number = redis.call('GET', fence)
+  if not number then return 'empty' end
+  if number ~= ARGV[4] then return 'lost' end
+end
+if ARGV[2] == 'new' then
+  local present = redis.call('GET', operation)
+  if present and present ~= ARGV[1] then return 'exists' end
+end
 if ARGV[1] ~= '' then
   redis.call('SET', operation, ARGV[1])
-  if ARGV[2] == 'closed' then redis.call('EXPIRE', operation, ARGV[3]) end
+  if ARGV[2] == 'closed' then
+    redis.call('EXPIRE', operation, ARGV[3])
+    redis.call('EXPIRE', fence, ARGV[3])
+    redis.call('DEL', inbox)
+  end
 end
-for i = 4, #ARGV, 4 do
+local first = 6 + ARGV[5]
+for i = 6, first - 1 do redis.call('LREM', inbox, 1, ARGV[i]) end
+for i = first, #ARGV, 4 do
   local kind, id, record, file = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if kind == 'edit' then
     redis.call('SET', edit, record)
   elseif redis.call('SADD', known, id) == 1 then
     redis.call(kind == 'root' and 'LPUSH' or 'RPUSH', queue, record)
-    if file ~= '' then redis.call('HSET', files, id, file) end
+    if file ~= '' then
+      redis.call('HSET', files, id, file)
+      redis.call('EXPIRE', files, ARGV[3])
+    end
   end
 end
 redis.call('EXPIRE', known, ARGV[3])
@@ -44,12 +66,57 @@ return 'pushed'
 """
 )
 
-# ARGV: owner, milliseconds. Takes the lease only when there is something to send.
+# ARGV: mail's id, mail, seconds to keep.
+MAIL = (
+    _THREAD
+    + """
+local record = redis.call('GET', operation)
+if not record then return 'gone' end
+local readable, told = pcall(cjson.decode, record)
+if readable and type(told) == 'table' and type(told.closed) == 'string' then return 'gone' end
+if redis.call('SADD', known, 'mail:' .. ARGV[1]) == 1 then redis.call('RPUSH', inbox, ARGV[2]) end
+redis.call('EXPIRE', inbox, ARGV[3])
+redis.call('EXPIRE', known, ARGV[3])
+return 'kept'
+"""
+)
+
+# ARGV: fencing number, operation record, 'closed' or '', address or '', seconds to keep, ids of messages that
+# Slack has. What a Redis that came back empty held, as far as it is still known.
+REBUILD = (
+    _THREAD
+    + """
+local number = redis.call('GET', fence)
+if not number then return 'empty' end
+if number ~= ARGV[1] then return 'lost' end
+redis.call('SET', operation, ARGV[2])
+if ARGV[3] == 'closed' then
+  redis.call('EXPIRE', operation, ARGV[5])
+  redis.call('EXPIRE', fence, ARGV[5])
+end
+if ARGV[4] ~= '' then redis.call('SET', address, ARGV[4], 'NX', 'EX', ARGV[5]) end
+for i = 6, #ARGV do redis.call('SADD', known, ARGV[i]) end
+redis.call('EXPIRE', known, ARGV[5])
+return 'rebuilt'
+"""
+)
+
+# Drops a closed operation, with all that is known of it; what is still to be sent stays.
+DROP = (
+    _THREAD
+    + """
+if redis.call('EXISTS', queue, edit) > 0 then return 'waits' end
+redis.call('DEL', operation, files, known, address, attempt, refused, fence, inbox)
+return 'dropped'
+"""
+)
+
+# ARGV: owner, milliseconds, a dead owner or ''. Takes the lease only when there is something to send.
 CLAIM = (
     _THREAD
     + """
 local holder = redis.call('GET', sender)
-if holder and holder ~= ARGV[1] then return {'held'} end
+if holder and holder ~= ARGV[1] and holder ~= ARGV[3] then return {'held', holder} end
 local head = redis.call('LINDEX', queue, 0)
 local present = redis.call('GET', edit)
 if head or present then redis.call('SET', sender, ARGV[1], 'PX', ARGV[2]) end
@@ -104,7 +171,8 @@ return 'accepted'
 """
 )
 
-# ARGV: owner, the record in queue or slot, parked record, code where the root itself was refused or ''.
+# ARGV: owner, the record in queue or slot, parked record, code where the root itself was refused or '', seconds
+# to keep.
 PARK = (
     _THREAD
     + _OWNED
@@ -112,8 +180,11 @@ PARK = (
 local removed = redis.call('LREM', queue, 1, ARGV[2])
 if removed == 1 then redis.call('DEL', attempt) end
 if redis.call('GET', edit) == ARGV[2] then removed = redis.call('DEL', edit) end
-if removed == 1 then redis.call('RPUSH', parked, ARGV[3]) end
-if ARGV[4] ~= '' then redis.call('SET', refused, ARGV[4]) end
+if removed == 1 then
+  redis.call('RPUSH', parked, ARGV[3])
+  redis.call('EXPIRE', parked, ARGV[5])
+end
+if ARGV[4] ~= '' then redis.call('SET', refused, ARGV[4], 'EX', ARGV[5]) end
 return 'parked'
 """
 )
@@ -174,4 +245,69 @@ if readable and type(holder) == 'table' and holder.operation == ARGV[1] then
   return redis.call('DEL', KEYS[1])
 end
 return 0
+"""
+
+# KEYS: a service's history, its accounts. ARGV: operation, when it closed, its account, how many are kept.
+SETTLE = """
+redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
+for _, old in ipairs(redis.call('ZRANGE', KEYS[1], 0, -ARGV[4] - 1)) do
+  redis.call('ZREM', KEYS[1], old)
+  redis.call('HDEL', KEYS[2], old)
+end
+return 'settled'
+"""
+
+# KEYS: a service's history, its accounts. ARGV: how many. Names, newest first, each with its account or ''.
+PAST = """
+local rows = {}
+for place, name in ipairs(redis.call('ZREVRANGE', KEYS[1], 0, ARGV[1] - 1)) do
+  rows[place] = {name, redis.call('HGET', KEYS[2], name) or ''}
+end
+return rows
+"""
+
+# KEYS: a lane. ARGV: microseconds between two, how many at once. Returns microseconds to wait; 0: taken. What
+# is kept is when the lane will be at rest again (GCRA). A second run takes a second one: slower, never faster.
+LANE = """
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local interval, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local rest = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now)
+rest = math.min(rest, now + interval * burst)
+local wait = rest - interval * (burst - 1) - now
+if wait > 0 then return math.ceil(wait) end
+rest = rest + interval
+redis.call('SET', KEYS[1], string.format('%.0f', rest), 'PX', math.ceil((rest - now) / 1000) + 1)
+return 0
+"""
+
+# KEYS: the mark of a token, the open intents. ARGV: token, caller, seconds, record.
+INTEND = """
+if not redis.call('SET', KEYS[1], ARGV[2], 'NX', 'EX', ARGV[3]) then
+  if redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
+end
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
+return 1
+"""
+
+# KEYS: the open intents. ARGV: token, whose it was, whose it becomes, record as it becomes.
+ADOPT = """
+local raw = redis.call('HGET', KEYS[1], ARGV[1])
+if not raw then return 0 end
+local readable, intent = pcall(cjson.decode, raw)
+if not readable or type(intent) ~= 'table' then return 0 end
+if intent.owner == ARGV[3] then return 1 end
+if intent.owner ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
+return 1
+"""
+
+# KEYS: the audit. ARGV: id, record, how many are kept. An entry whose answer was lost is not written twice.
+AUDIT = """
+for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 100)) do
+  if entry[2][2] == ARGV[1] then return 'known' end
+end
+redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', 'id', ARGV[1], 'entry', ARGV[2])
+return 'kept'
 """

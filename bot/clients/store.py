@@ -6,12 +6,23 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Self, cast
 
-from bot.clients.records import Address, Holder, Operation, Outgoing, Parked, Unreadable, dump
+from bot.clients.records import (
+    Address,
+    Holder,
+    Operation,
+    Outgoing,
+    Parked,
+    Past,
+    Unreadable,
+    dump,
+    load,
+    past_of,
+)
 from bot.clients.redis_link import OPEN, RedisLink, service_key, thread_key
-from bot.clients.scripts import FORGET, RELEASE, TAKE
+from bot.clients.scripts import FORGET, PAST, RELEASE, SETTLE, TAKE
 from bot.clients.store_queue import GRACE, Queue
 from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName
-from bot.errors import StoreUnavailable
+from bot.errors import RecordUnreadable, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,11 +130,17 @@ class Store:
         return found
 
     async def history(self, service: ServiceName, limit: int) -> list[Operation]:
-        """Closed operations, newest first."""
+        """Closed operations whole, newest first; `past` costs less where not all of them is needed."""
         key = service_key(service, "history")
         names = cast("list[bytes]", await self.link.ask(self.link.redis.zrange(key, 0, limit - 1, desc=True)))
         found = [await self.operation(OperationId(name.decode())) for name in names]
         return [operation for operation in found if operation is not None]
+
+    async def past(self, service: ServiceName, limit: int) -> list[Past]:
+        """What stays known of closed operations, newest first, in one read."""
+        rows = cast("list[list[bytes]]", await self.link.run(PAST, _past_keys(service), limit))
+        found = [await self._past(service, OperationId(name.decode()), raw) for name, raw in rows]
+        return [past for past in found if past is not None]
 
     # Messages and their places.
 
@@ -195,17 +212,36 @@ class Store:
         return True
 
     async def _settle(self, operation: Operation) -> None:
-        closed = operation.closed or operation.began
-        redis, key = self.link.redis, service_key(operation.service, "history")
-        await self.link.ask(redis.zadd(key, {operation.operation: closed.timestamp()}))
-        await self.link.ask(redis.zremrangebyrank(key, 0, -HISTORY - 1))
-        await self.release(operation.service, operation.operation)
-        await self.link.ask(redis.zrem(OPEN, operation.operation))
+        past = await self._keep_past(operation)
+        await self.release(operation.service, past.operation)
+        await self.link.ask(self.link.redis.zrem(OPEN, past.operation))
+
+    async def _keep_past(self, operation: Operation) -> Past:
+        past = past_of(operation, await self.address(operation.operation))
+        when, keys = repr(past.closed.timestamp()), _past_keys(operation.service)
+        await self.link.run(SETTLE, keys, past.operation, when, dump(past), HISTORY)
+        return past
+
+    async def _past(self, service: ServiceName, name: OperationId, raw: bytes) -> Past | None:
+        """None once the operation is too old to be kept; one without an account beside it is given one."""
+        key = service_key(service, "past")
+        try:
+            if raw:
+                return load(Past, raw, key=f"{key} {name}")
+        except RecordUnreadable as error:
+            await self.link.set_aside(f"{key} {name}", raw, error)
+            await self.link.ask(self.link.redis.hdel(key, name))
+        operation = await self.operation(name)
+        return await self._keep_past(operation) if operation is not None else None
 
     async def _forget_open(self, operation: OperationId, score: float) -> None:
         """The record is not there: it is just being saved, or never will be."""
         if score < time.time() - GRACE:
             await self.link.run(FORGET, [OPEN], operation, repr(score))
+
+
+def _past_keys(service: ServiceName) -> list[str]:
+    return [service_key(service, part) for part in ("history", "past")]
 
 
 def _of(messages: Sequence[Outgoing], files: Mapping[str, bytes] | None) -> dict[str, bytes]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bot.accounts import Accounts, read_account
-from bot.clients.records import Address
+from bot.accounts import Accounts, account_of_state, read_account
+from bot.clients.records import Address, past_of
 from bot.core.account import Account, Failure
 from bot.core.actions import Verdict
 from bot.core.events import ChannelId, MessageTs, PhaseId, Rank, Role, UserId, Verb
@@ -110,21 +112,29 @@ async def test_nothing_to_draw_sends_nothing() -> None:
         assert stage.store.queued == {}
 
 
-def test_a_record_older_than_accounts_is_told_from_its_state() -> None:
+async def test_an_operation_older_than_accounts_is_told_from_its_state() -> None:
     run = Run(make_plan())
     run.run_to_ready()
     run.wait_for_verdict()
-    record = closed(
-        "one",
-        Verdict.HEALTHY,
-        account="",
-        plan=PLAN.dump_json(run.plan).decode(),
-        state=STATE.dump_json(run.startup.state).decode(),
-    )
-    assert read_account(record, ENGINE) == run.startup.account(run.now)
-    assert read_account(record, None) == Account()
+    plan, state = PLAN.dump_json(run.plan).decode(), STATE.dump_json(run.startup.state).decode()
+    record = closed("one", Verdict.HEALTHY, account="", plan=plan, state=state)
+    assert account_of_state(record, ENGINE) == run.startup.account(run.now)
+    async with backstage() as stage:
+        view = await remember(stage, record).history(SERVICE)
+        assert view.startups[0].account.phases == run.startup.account(run.now).phases
+        view = await Accounts(replace(stage.startups.ground, engines={})).history(SERVICE)
+        assert view.startups[0].account == Account()
 
 
 def test_a_record_of_another_shape_tells_nothing_and_breaks_nothing() -> None:
-    assert read_account(closed("one", Verdict.HEALTHY, account="", state="{}"), ENGINE) == Account()
-    assert read_account(closed("one", Verdict.HEALTHY, account='{"took": "long"}'), ENGINE) == Account()
+    assert account_of_state(closed("one", Verdict.HEALTHY, state="{}"), ENGINE) == Account()
+    assert account_of_state(closed("one", Verdict.HEALTHY, closed=None), ENGINE) == Account()
+    past = past_of(closed("one", Verdict.HEALTHY, account='{"took": "long"}'), None)
+    assert read_account(past) == Account()
+
+
+def test_an_account_written_before_changes_were_kept_is_read() -> None:
+    old = json.loads(ACCOUNT.dump_json(account()))
+    del old["changed"]
+    past = past_of(closed("one", Verdict.HEALTHY, account=json.dumps(old)), None)
+    assert read_account(past) == account()

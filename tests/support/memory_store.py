@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bot.clients.records import Address, Holder, Operation, Outgoing
+from bot.clients.records import Address, Holder, Operation, Outgoing, Past, past_of
 from bot.core.events import MessageTs, OperationId, ServiceName
 from bot.errors import StoreUnavailable
 
@@ -109,6 +109,9 @@ class MemoryStore:
         self._answer("history")
         closed = [op for op in self.operations.values() if op.closed and op.service == service]
         return closed[::-1][:limit]
+
+    async def past(self, service: ServiceName, limit: int) -> list[Past]:
+        return [past_of(each, None) for each in await self.history(service, limit)]
 
     async def address(self, thread: str) -> Address | None:
         self._answer("address")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bot.clients.records import Address, Operation, Outgoing, Record, dump, load, set_aside
+from bot.clients.records import Address, Operation, Outgoing, Record, dump, load, past_of, set_aside
 from bot.errors import RecordUnreadable
-from tests.support.outgoing import CHANNEL, holder, operation, reply, upload
+from tests.support.outgoing import BEGAN, CHANNEL, holder, operation, reply, upload
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,14 @@ def test_another_shape_is_told(raw: bytes, told: str) -> None:
 def test_a_key_that_a_newer_process_added_is_no_fault() -> None:
     raw = dump(reply(1)).replace(b"{", b'{"colour": "red", ', 1)
     assert load(Outgoing, raw, key="k") == reply(1)
+
+
+def test_what_stays_of_an_operation_is_what_it_was() -> None:
+    closed = operation(closed=BEGAN, verdict="failed", account="{}")
+    past = past_of(closed, Address(channel=CHANNEL, ts="1.2", permalink="https://s/p"))
+    assert (past.operation, past.by, past.verdict, past.account) == ("op1", closed.by, "failed", "{}")
+    assert (past.closed, past.link) == (BEGAN, "https://s/p")
+    assert past_of(closed, None).link is None
 
 
 def test_set_aside_keeps_every_byte() -> None:
