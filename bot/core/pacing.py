@@ -1,4 +1,7 @@
-"""How fast Slack may be spoken to: one bucket a channel, one budget for edits, methods parked for a time."""
+"""How fast Slack may be spoken to: one bucket a channel, one budget for edits, methods parked for a time.
+
+What is decided here is one process's own pace and turn; the rate all processes share is kept in Redis.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from enum import StrEnum
 
 POST = "chat.postMessage"
 UPDATE = "chat.update"
+ANYWHERE = ""  # stands for every channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +43,43 @@ class Bucket:
     def take(self, now: float) -> None:
         self.full_at = max(self.full_at, now) + self.interval
 
+    def give_back(self) -> None:
+        self.full_at -= self.interval
+
     def full(self, now: float) -> bool:
         return self.full_at <= now
 
 
 @dataclass(slots=True)
 class Lane:
-    """Those who share one rate. `spent` holds the rate; `promised` keeps first come, first served."""
+    """Those who share one rate. `spent` holds the rate; `promised` keeps first come, first served.
+
+    `shut`: other processes have used the rate up until then.
+    """
 
     spent: Bucket
     promised: Bucket
     promises: dict[str, float] = field(default_factory=dict)
+    shut: float = float("-inf")
 
     def due(self, thread: str, now: float) -> float:
         if thread not in self.promises:
             self.promises[thread] = self.promised.ready(now)
             self.promised.take(self.promises[thread])
-        return self.spent.ready(max(now, self.promises[thread]))
+        return self.spent.ready(max(now, self.shut, self.promises[thread]))
 
     def take(self, thread: str, now: float) -> None:
         self.promises.pop(thread, None)
         self.spent.take(now)
 
+    def give_back(self, thread: str, seconds: float, now: float) -> None:
+        """The token was not used; the thread keeps its turn."""
+        self.spent.give_back()
+        self.promises[thread] = now
+        self.shut = max(self.shut, now + seconds)
+
     def unused(self, now: float) -> bool:
-        return not self.promises and self.spent.full(now) and self.promised.full(now)
+        return not self.promises and self.shut <= now and self.spent.full(now) and self.promised.full(now)
 
 
 class Does(StrEnum):
@@ -98,8 +115,9 @@ class Pacing:
         self._channels: dict[str, Lane] = {}
         self._edits = self._lane(self.pace.edit_interval, self.pace.edit_burst)
         self._edited: dict[str, float] = {}
-        self._parked: dict[str, float] = {}
+        self._parked: dict[tuple[str, str], float] = {}  # by method and channel; ANYWHERE: all of them
         self._held: dict[str, float] = {}
+        self._closed = float("-inf")
 
     def choose(self, waiting: Waiting, now: float) -> Step:
         """The next step; an answer of HEAD or EDIT has used the token and must be followed.
@@ -118,9 +136,35 @@ class Pacing:
         due = [moment for moment in (head, edit) if moment is not None]
         return Step(Does.WAIT, min(due) - now) if due else Step(Does.REST)
 
-    def park(self, method: str, seconds: float, now: float) -> None:
-        """Slack said Retry-After for this method; others go on."""
-        self._parked[method] = max(now + seconds, self._parked.get(method, now))
+    def postpone(self, waiting: Waiting, does: Does, seconds: float, now: float) -> None:
+        """The step that was chosen is not followed: other processes have used the rate up."""
+        if does is Does.EDIT:
+            self._edited.pop(waiting.thread, None)
+            self._edits.give_back(waiting.thread, seconds, now)
+        else:
+            self._channel(waiting.channel).give_back(waiting.thread, seconds, now)
+
+    def park(self, method: str, seconds: float, now: float, *, channel: str = ANYWHERE) -> None:
+        """Slack said Retry-After for this method, for a call that named this channel; others go on.
+
+        Slack does not say whether a rate is the channel's or the whole workspace's. It is taken for the
+        channel's, so that nobody else waits for it, until a second channel meets it too.
+        """
+        elsewhere = [
+            until
+            for (other, place), until in self._parked.items()
+            if other == method and place != channel and until > now
+        ]
+        key = (method, ANYWHERE if elsewhere else channel)
+        self._parked[key] = max(now + seconds, self._parked.get(key, now))
+
+    def close(self, seconds: float, now: float) -> None:
+        """Slack takes nothing from us at all: nobody tries before that."""
+        self._closed = now + seconds
+
+    def open(self) -> None:
+        """Slack has taken something."""
+        self._closed = float("-inf")
 
     def hold(self, thread: str, seconds: float, now: float) -> None:
         """The thread's head failed: not again before that. Its edits go on."""
@@ -138,7 +182,7 @@ class Pacing:
         self._edited = {
             thread: at for thread, at in self._edited.items() if at + self.pace.root_interval > now
         }
-        self._parked = {method: until for method, until in self._parked.items() if until > now}
+        self._parked = {key: until for key, until in self._parked.items() if until > now}
         self._held = {thread: until for thread, until in self._held.items() if until > now}
 
     def _head_due(self, waiting: Waiting, now: float) -> float | None:
@@ -146,7 +190,8 @@ class Pacing:
             return None
         due = self._channel(waiting.channel).due(waiting.thread, now)
         held = self._held.get(waiting.thread, now)
-        return max([due, held, *(self._parked.get(method, now) for method in waiting.head)])
+        parked = (self._parked_until(method, waiting.channel, now) for method in waiting.head)
+        return max([due, held, self._closed, *parked])
 
     def _edit_due(self, waiting: Waiting, now: float) -> float | None:
         if not waiting.edit:
@@ -154,7 +199,11 @@ class Pacing:
         edited = self._edited.get(waiting.thread)
         if edited is not None and edited + self.pace.root_interval > now:
             return edited + self.pace.root_interval  # only then does it ask for its turn among the others
-        return max(self._edits.due(waiting.thread, now), self._parked.get(UPDATE, now))
+        due = self._edits.due(waiting.thread, now)
+        return max(due, self._closed, self._parked_until(UPDATE, waiting.channel, now))
+
+    def _parked_until(self, method: str, channel: str, now: float) -> float:
+        return max(self._parked.get((method, channel), now), self._parked.get((method, ANYWHERE), now))
 
     def _channel(self, channel: str) -> Lane:
         if channel not in self._channels:

@@ -73,6 +73,56 @@ def test_retry_after_parks_only_its_method() -> None:
     assert pacing.choose(reply(), 30.0) == Step(Does.HEAD)
 
 
+def test_a_rate_met_in_one_channel_holds_up_no_other() -> None:
+    pacing = Pacing(PACE)
+    pacing.park(POST, 30.0, 0.0, channel="C1")
+    assert pacing.choose(reply(), 0.0) == Step(Does.WAIT, 30.0)
+    assert pacing.choose(reply("b", "C2"), 0.0) == Step(Does.HEAD)
+    pacing.park(UPDATE, 30.0, 0.0, channel="C2")
+    assert pacing.choose(edit(), 0.0) == Step(Does.EDIT)
+
+
+def test_a_rate_met_in_two_channels_at_once_is_the_methods() -> None:
+    pacing = Pacing(PACE)
+    pacing.park(POST, 30.0, 0.0, channel="C1")
+    pacing.park(POST, 20.0, 0.0, channel="C2")
+    assert pacing.choose(reply("c", "C3"), 0.0) == Step(Does.WAIT, 20.0)
+    assert pacing.choose(reply("c", "C3"), 20.0) == Step(Does.HEAD)
+    assert pacing.choose(reply("a", "C1"), 20.0) == Step(Does.WAIT, 10.0)
+
+
+def test_a_rate_met_in_two_channels_one_after_the_other_is_each_ones() -> None:
+    pacing = Pacing(PACE)
+    pacing.park(POST, 3.0, 0.0, channel="C1")
+    pacing.park(POST, 3.0, 4.0, channel="C2")
+    assert pacing.choose(reply("c", "C3"), 4.0) == Step(Does.HEAD)
+
+
+def test_what_slack_takes_from_nobody_nobody_sends() -> None:
+    pacing = Pacing(PACE)
+    pacing.close(8.0, 0.0)
+    both = Waiting("a", "C1", head=(POST,), edit=True)
+    assert pacing.choose(both, 0.0) == Step(Does.WAIT, 8.0)
+    pacing.open()
+    assert pacing.choose(both, 1.0) == Step(Does.HEAD)
+
+
+def test_a_token_that_others_have_used_is_given_back_and_the_turn_kept() -> None:
+    pacing = Pacing(PACE)
+    assert pacing.choose(reply(), 0.0) == Step(Does.HEAD)
+    pacing.postpone(reply(), Does.HEAD, 2.0, 0.0)
+    assert pacing.choose(reply("b"), 0.0) == Step(Does.WAIT, 2.0)
+    assert [pacing.choose(reply(name), 2.0).does for name in "abaa"] == [*[Does.HEAD] * 3, Does.WAIT]
+
+
+def test_an_edit_that_was_postponed_is_due_when_the_rate_is_there() -> None:
+    pacing = Pacing(PACE)
+    assert pacing.choose(edit(), 0.0) == Step(Does.EDIT)
+    pacing.postpone(edit(), Does.EDIT, 0.5, 0.0)
+    assert pacing.choose(edit(), 0.0) == Step(Does.WAIT, 0.5)
+    assert pacing.choose(edit(), 0.5) == Step(Does.EDIT)
+
+
 def test_a_parked_update_lets_replies_go() -> None:
     pacing = Pacing(PACE)
     pacing.park(UPDATE, 30.0, 0.0)
@@ -121,6 +171,8 @@ def test_who_left_is_not_waited_for() -> None:
 def test_pruning_forgets_only_what_holds_nobody_up() -> None:
     pacing = Pacing(PACE)
     pacing.choose(reply(), 0.0)
+    pacing.postpone(reply(), Does.HEAD, 0.6, 0.0)
+    pacing.forget("a", "C1")
     pacing.choose(edit(), 0.0)
     pacing.park(POST, 1.0, 0.0)
     pacing.hold("a", 1.0, 0.0)
