@@ -53,7 +53,7 @@ async def read_start(
         except _REFUSALS as error:
             log.warning("tail_from_memory", member=member, error=str(error), lines=len(link.ring))
             lines.extend(link.ring)
-    return render_tail(lines)
+    return await asyncio.to_thread(render_tail, lines)  # a million lines take seconds
 
 
 async def _read_start(
@@ -64,7 +64,7 @@ async def _read_start(
         return lines
     place = link.log_start or FilePosition(offset=_FILE_MOST)
     written, _ = await _read_file(link, link.log_file, make_redactor(), place=place)
-    return log_file.merge(lines, log_file.since(written, began))
+    return await asyncio.to_thread(_merge, lines, written, began)
 
 
 async def read_latest(
@@ -80,7 +80,7 @@ async def read_latest(
         if link.log_file is not None:
             found = await _add_file(link, link.log_file, make_redactor(), found=found, since=since)
             found = found[-lines:] if lines else found
-        return render_tail(found)
+        return await asyncio.to_thread(render_tail, found)
     except TimeoutError as error:
         sentence = (
             f"{link.host.name}: the journal was not handed over within {_WITHIN:g} s; ask for fewer lines"
@@ -94,7 +94,11 @@ async def _add_file(
     place = FilePosition(offset=_FILE_MOST)
     written, end = await _read_file(link, path, redactor, place=place)
     began = datetime.fromtimestamp(end.seen, UTC) - since if since is not None and end.seen else None
-    return log_file.merge(found, log_file.since(written, began))
+    return await asyncio.to_thread(_merge, found, written, began)
+
+
+def _merge(lines: list[LogLine], written: list[LogLine], began: datetime | None) -> list[LogLine]:
+    return log_file.merge(lines, log_file.since(written, began))
 
 
 async def _read_file(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 from bot.core.events import LogLine, Member, UnitName
 from bot.core.log_file import FilePosition
 from bot.core.redact import Redactor
+from bot.core.tail import TailFile, render_tail
 from bot.errors import HostError, HostUnreachable
 from bot.sources import Link
 from bot.tails import read_latest, read_start
@@ -61,6 +63,21 @@ async def test_what_the_host_does_not_hand_over_is_told_from_memory(error: HostE
         tail = await read_start({MEMBER: link}, {MEMBER: NEW}, make_redactor=make_redactor)
     assert tail.text.splitlines()[-1].endswith("remembered")
     assert [(entry["event"], entry["lines"]) for entry in logs] == [("tail_from_memory", 1)]
+
+
+async def test_a_long_log_is_written_where_it_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def render(lines: list[LogLine]) -> TailFile:
+        threads.append(threading.current_thread())
+        return render_tail(lines)
+
+    monkeypatch.setattr("bot.tails.render_tail", render)
+    _, link = make_link(log=write_entries(make_entry(1, "first")))
+    await read_start({MEMBER: link}, {MEMBER: NEW}, make_redactor=make_redactor)
+    await read_latest(link, make_redactor=make_redactor, lines=1)
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
 
 
 async def test_a_member_that_never_started_is_what_was_heard_of_it() -> None:
