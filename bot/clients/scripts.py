@@ -291,14 +291,14 @@ redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
 return 1
 """
 
-# KEYS: the open intents. ARGV: token, whose it was, whose it becomes, record as it becomes.
+# KEYS: the open intents. ARGV: token, whose it was, whose it becomes, record as it becomes. Its owner may
+# write it anew as well.
 ADOPT = """
 local raw = redis.call('HGET', KEYS[1], ARGV[1])
 if not raw then return 0 end
 local readable, intent = pcall(cjson.decode, raw)
 if not readable or type(intent) ~= 'table' then return 0 end
-if intent.owner == ARGV[3] then return 1 end
-if intent.owner ~= ARGV[2] then return 0 end
+if intent.owner ~= ARGV[2] and intent.owner ~= ARGV[3] then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
 return 1
 """
