@@ -12,6 +12,7 @@ KimiError
 │   ├── UnitUnknown               systemd has no such unit
 │   └── UnitCommandFailed         systemctl answered with an error of its own
 ├── StoreUnavailable              Redis does not answer
+│   └── StoreEmptied              Redis came back empty: what it held must be rebuilt
 ├── RecordUnreadable              a Redis record of another shape; set aside, never dropped
 ├── OwnershipLost                 another process owns this startup now
 └── SlackError
@@ -82,6 +83,10 @@ class UnitCommandFailed(HostError):
 
 
 class StoreUnavailable(KimiError):
+    pass
+
+
+class StoreEmptied(StoreUnavailable):
     pass
 
 

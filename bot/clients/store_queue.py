@@ -9,10 +9,24 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+from bot.clients.identity import is_dead
 from bot.clients.records import Address, Attempt, Operation, Outgoing, Parked, dump, load
 from bot.clients.redis_link import PARKED, THREADS, RedisLink, thread_key, thread_keys
-from bot.clients.scripts import ACCEPT, ANEW, ATTEMPT, CLAIM, EDITED, FORGET, LET_GO, PARK, PUSH, RENEW, SWAP
-from bot.errors import OwnershipLost, RecordUnreadable
+from bot.clients.scripts import (
+    ACCEPT,
+    ANEW,
+    ATTEMPT,
+    CLAIM,
+    EDITED,
+    FORGET,
+    LANE,
+    LET_GO,
+    PARK,
+    PUSH,
+    RENEW,
+    SWAP,
+)
+from bot.errors import OwnershipLost, RecordUnreadable, StoreEmptied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +39,10 @@ GRACE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one thread has to send, while its lease is ours. The raw forms tell Redis what was read."""
+    """What one thread has to send, while its lease is ours. The raw forms tell Redis what was read.
+
+    `until`: monotonic time up to which the lease surely is ours, where there is something to send.
+    """
 
     thread: str
     head: Outgoing | None
@@ -35,6 +52,7 @@ class Claim:
     address: Address | None
     attempt: Attempt | None
     refused: str | None
+    until: float
 
     @property
     def head_id(self) -> str:
@@ -64,19 +82,30 @@ class Queue:
         files: Mapping[str, bytes],
         *,
         state: Operation | None = None,
-    ) -> None:
-        """Queue messages of one thread, with its operation's state, in one transaction."""
+        fence: int | None = None,
+        new: bool = False,
+        read: Sequence[bytes] = (),
+    ) -> bool:
+        """Queue messages of one thread, with its operation's state, in one transaction.
+
+        `fence`: number of the lease of who runs the operation; with it, OwnershipLost or StoreEmptied. `new`:
+        only when there is no such operation yet, else False. `read`: entries of its inbox that the state holds.
+        """
         packed = await asyncio.to_thread(_pack, files) if files else {}
-        arguments: list[str | bytes] = []
+        arguments: list[str | bytes] = [*read]
         for message in messages:
             arguments += [message.kind, message.id, dump(message), packed.get(message.id, b"")]
-        record = dump(state) if state else b""
-        closed = "closed" if state and state.closed else ""
+        kind = "closed" if state and state.closed else "new" if new else ""
         if messages:
             await self._link.ask(self._link.redis.zadd(THREADS, {thread: time.time()}))
-        await self._link.run(PUSH, thread_keys(thread), record, closed, KEEP, *arguments)
+        words = (dump(state) if state else b"", kind, KEEP, "" if fence is None else fence, len(read))
+        answer = await self._link.run(PUSH, thread_keys(thread), *words, *arguments)
+        if answer == b"exists":
+            return False
+        check_fence(answer, thread)
         for listener in self._listeners if messages else ():
             listener(thread)
+        return True
 
     async def threads(self) -> list[str]:
         """Threads that may have something to send."""
@@ -94,10 +123,16 @@ class Queue:
         return count
 
     async def claim(self, thread: str, owner: str, lease: float) -> Claim | None:
-        """None: another process sends this thread."""
-        answer = await self._link.run(CLAIM, thread_keys(thread), owner, int(lease * 1000))
-        if answer[0] == b"held":
-            return None
+        """None: another process sends this thread; a certainly dead one does not."""
+        dead = b""
+        while True:
+            until = time.monotonic() + lease
+            answer = await self._link.run(CLAIM, thread_keys(thread), owner, int(lease * 1000), dead)
+            if answer[0] == b"claimed":
+                break
+            if answer[1] == dead or not is_dead(answer[1].decode()):
+                return None
+            dead = answer[1]
         _, head, edit, address, attempt, refused = answer
         try:
             return Claim(
@@ -109,6 +144,7 @@ class Queue:
                 address=load(Address, address, key=thread_key(thread, "address")) if address else None,
                 attempt=load(Attempt, attempt, key=thread_key(thread, "attempt")) if attempt else None,
                 refused=refused.decode() or None,
+                until=until,
             )
         except RecordUnreadable:
             await self._clear_unreadable(thread, head=head)
@@ -124,8 +160,19 @@ class Queue:
         for kind, part in ((Outgoing, "edit"), (Address, "address"), (Attempt, "attempt")):
             await self._link.read(kind, thread_key(thread, part))
 
-    async def renew(self, thread: str, owner: str, lease: float) -> None:
+    async def renew(self, thread: str, owner: str, lease: float) -> float:
+        """Monotonic time up to which the lease surely is ours now."""
+        until = time.monotonic() + lease
         await self._owned(RENEW, thread, owner, int(lease * 1000))
+        return until
+
+    async def take_token(self, lane: str, *, interval: float, burst: int) -> float:
+        """0.0: taken; else not, and the seconds after which it is worth asking again.
+
+        At most `burst` at once and one each `interval` seconds from then on, over all processes.
+        """
+        words = (round(interval * 1_000_000), burst)
+        return cast("int", await self._link.run(LANE, [f"kimi:lane:{lane}"], *words)) / 1_000_000
 
     async def let_go(self, thread: str, owner: str) -> None:
         """Others may send this thread; quietly, when the lease is not ours any more."""
@@ -163,7 +210,7 @@ class Queue:
         refused = parked.code if parked.outgoing.kind == "root" else ""
         await self._link.ask(self._link.redis.zadd(PARKED, {claim.thread: time.time()}))
         raw = claim.edit_raw if edit else claim.head_raw
-        await self._owned(PARK, claim.thread, owner, raw, dump(parked), refused)
+        await self._owned(PARK, claim.thread, owner, raw, dump(parked), refused, KEEP)
 
     async def parked(self) -> list[Parked]:
         found: list[Parked] = []
@@ -198,6 +245,14 @@ class Queue:
         if answer == b"lost":
             raise OwnershipLost(f"another process sends the messages of {thread}")
         return answer
+
+
+def check_fence(answer: bytes, operation: str) -> None:
+    """Raises what a write was refused for."""
+    if answer == b"lost":
+        raise OwnershipLost(f"another process runs {operation}")
+    if answer == b"empty":
+        raise StoreEmptied(f"Redis came back empty: nothing is known of {operation}")
 
 
 def new_attempt(outgoing: Outgoing) -> Attempt:

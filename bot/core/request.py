@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -15,12 +16,15 @@ if TYPE_CHECKING:
 
     from bot.core.events import Member, UnitState
 
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://kimi-bot/operation")
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """`confirmed`: the person was asked and said yes, or was shown what it costs before the press.
 
     `over`: the operation that the yes gives up. Another one that has the service meanwhile was not meant.
+    `token`: the same for one thing asked, however often it arrives; "" for none.
     """
 
     service: ServiceName
@@ -30,6 +34,12 @@ class Request:
     channel: ChannelId | None = None
     confirmed: bool = False
     over: OperationId | None = None
+    token: str = ""
+
+
+def operation_of(token: str) -> OperationId:
+    """What one thing asked becomes, whichever process carries it out, and however often."""
+    return OperationId(uuid.uuid5(_NAMESPACE, token).hex)
 
 
 @dataclass(frozen=True, slots=True)
