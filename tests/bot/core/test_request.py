@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from bot.core.events import ChannelId, Member, OperationId, ServiceName, UnitState, UserId, Verb
-from bot.core.request import Busy, Held, Request, Standing, StatusView, refusal_of
+from bot.core.request import Busy, Held, Request, Standing, StatusView, operation_of, refusal_of
 
 
 def test_a_request_reads_back_as_it_was() -> None:
@@ -27,6 +27,11 @@ def test_views_need_no_more_than_the_present() -> None:
     held = Held(OperationId("op"), ServiceName("kimi"), Verb.WATCH, None, timedelta(0))
     assert Busy(held).held.link is None
     assert StatusView(ServiceName("kimi"), (), Standing.UNSEEN).startup is None
+
+
+def test_one_thing_asked_is_one_operation_in_every_process() -> None:
+    assert operation_of("1.2.abc") == "d919684cb9c156ce891fe5c5a150ff49"
+    assert operation_of("1.2.abd") != operation_of("1.2.abc")
 
 
 UP, DEAD = UnitState("loaded", "active", "running"), UnitState("loaded", "inactive", "dead")
