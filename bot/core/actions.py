@@ -99,6 +99,8 @@ class StartupView:
     expected_ranks: int | None = None
     eta: timedelta | None = None  # to ready; None where it is not known
     eta_span: tuple[timedelta, timedelta] | None = None  # the least and the most it may be
+    # Where this phase outlasts all that is known of it, there is no eta: only what usually comes after it.
+    eta_after: timedelta | None = None
     last_sign: timedelta | None = None  # age of the last sign of life
     usual: timedelta | None = None  # whole start
     usual_phase: timedelta | None = None

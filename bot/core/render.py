@@ -141,6 +141,8 @@ def _progress_line(view: StartupView) -> str:
         parts.append(_time_in_phase(view))
     if view.eta is not None and view.pace is not Pace.STALLED:
         parts.append(f"{spell_span(*(view.eta_span or (view.eta, view.eta)))} to ready")
+    elif view.eta_after is not None and view.pace is not Pace.STALLED:
+        parts.append(f"{spell_estimate(view.eta_after)} to ready once this phase is done")
     return " · ".join(parts)
 
 

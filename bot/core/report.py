@@ -172,14 +172,15 @@ def _markers(reply: VerdictReached) -> str:
 
 
 def _durations(phases: tuple[PhaseView, ...]) -> Block:
+    """The column of what is usual only where something is: of a first start nothing is known yet."""
+    begun = [seen for seen in phases if seen.mark is not Mark.AHEAD and not is_wait(seen)]
     rows = [("Phase", "Took", "Usual")]
-    for seen in phases:
-        if seen.mark is Mark.AHEAD or is_wait(seen):
-            continue
+    for seen in begun:
         took = "-" if seen.took is None else spell_duration(seen.took)
         usual = "-" if seen.usual is None else spell_duration(seen.usual)
         rows.append((label_phase(seen.phase, seen.role), took, usual))
-    return table(rows)
+    known = any(seen.usual is not None for seen in begun)
+    return table([row if known else row[:2] for row in rows])
 
 
 def is_wait(seen: PhaseView) -> bool:

@@ -120,6 +120,7 @@ def view_of(scene: Scene) -> StartupView:
         expected_ranks=plan.ranks,
         eta=estimate(scene),
         eta_span=estimate_span(scene),
+        eta_after=estimate_after(scene),
         last_sign=None if sign is None else max(scene.now - sign, timedelta()),
         usual=plan.usual.whole if plan.verb is not Verb.STOP else None,
         usual_phase=plan.usual.of(phase, role),
@@ -233,15 +234,26 @@ def _expected(scene: Scene) -> list[tuple[PhaseId, Role]]:
 
 def estimate(scene: Scene) -> timedelta | None:
     """To ready: what is left of this phase, by its bar or its usual time, and the usual of those ahead."""
-    usual, state = scene.plan.usual, scene.state
+    guesses = _guesses_here(scene) if _may_be_estimated(scene) else []
+    return guesses[0] + _ahead(scene) if guesses else None
+
+
+def estimate_after(scene: Scene) -> timedelta | None:
+    """What comes after this phase, where the phase outlasts every guess: nobody knows when it ends."""
+    known = scene.plan.usual.of(*current_phase(scene)) is not None
+    outlasted = known and _may_be_estimated(scene) and not _guesses_here(scene)
+    return (_ahead(scene) or None) if outlasted else None
+
+
+def _may_be_estimated(scene: Scene) -> bool:
+    state = scene.state
     over = state.verdict is not None or state.silence.stalled or state.proof.since is not None
-    if over or scene.plan.verb is Verb.STOP or WHOLE not in usual.samples:
-        return None
-    here = _left_here(scene)
-    if here is None:
-        return None
+    return not over and scene.plan.verb is not Verb.STOP and WHOLE in scene.plan.usual.samples
+
+
+def _ahead(scene: Scene) -> timedelta:
     ahead = (view.usual or timedelta() for view in phases_of(scene) if view.mark is Mark.AHEAD)
-    return here + sum(ahead, timedelta())
+    return sum(ahead, timedelta())
 
 
 def estimate_span(scene: Scene) -> tuple[timedelta, timedelta] | None:
@@ -249,22 +261,25 @@ def estimate_span(scene: Scene) -> tuple[timedelta, timedelta] | None:
     middle = estimate(scene)
     if middle is None:
         return None
-    usual, here = scene.plan.usual, current_phase(scene)
-    span, spent = usual.span_of(*here), time_in_phase(scene)
-    guesses = [max(each - spent, timedelta()) for each in span or ()]
-    guesses += [by_bar] if (by_bar := _left_by_bar(scene)) is not None else []
-    least, most = min(guesses, default=timedelta()), max(guesses, default=timedelta())
+    guesses = _guesses_here(scene)
+    least, most = min(guesses), max(guesses)
     for view in phases_of(scene):
-        if view.mark is Mark.AHEAD and (ahead := usual.span_of(view.phase, view.role)) is not None:
+        ahead = scene.plan.usual.span_of(view.phase, view.role) if view.mark is Mark.AHEAD else None
+        if ahead is not None:
             least, most = least + ahead[0], most + ahead[1]
     return min(least, middle), max(most, middle)
 
 
-def _left_here(scene: Scene) -> timedelta | None:
-    by_bar, usual = _left_by_bar(scene), scene.plan.usual.of(*current_phase(scene))
-    if by_bar is not None:
-        return by_bar
-    return None if usual is None else max(usual - time_in_phase(scene), timedelta())
+def _guesses_here(scene: Scene) -> list[timedelta]:
+    """What may be left of this phase, the best guess first: by its bar, its usual time, its usual span.
+
+    A start that took less than this one has by now tells nothing any more.
+    """
+    usual, here, spent = scene.plan.usual, current_phase(scene), time_in_phase(scene)
+    by_bar, middle = _left_by_bar(scene), usual.of(*here)
+    known = () if middle is None else (middle, *reversed(usual.span_of(*here) or ()))
+    left = [each - spent for each in known if each > spent]
+    return left if by_bar is None else [by_bar, *left]
 
 
 def _left_by_bar(scene: Scene) -> timedelta | None:

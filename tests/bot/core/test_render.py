@@ -119,6 +119,7 @@ def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
         ({"by": None, "reason": "nightly"}, "restarted by kimi: “nightly”"),
         ({"eta": None}, "3m10s in this phase (usual 5m)"),
         ({"eta_span": (seconds(180), seconds(360))}, "about 3 to 6 min to ready"),
+        ({"eta": None, "eta_after": seconds(130)}, "about 2 min to ready once this phase is done"),
         ({"measured": "412 GB of 547 GB read, 1.9 GB/s"}, "412 GB of 547 GB read, 1.9 GB/s"),
         ({"phases": ()}, "no phase yet"),
         ({"hosts": ()}, "on its host"),
@@ -135,8 +136,9 @@ def test_where_the_log_shows_no_bar_the_bytes_do() -> None:
 
 
 def test_a_stalled_root_promises_nothing() -> None:
-    message = render_root(midway(pace=Pace.STALLED))
-    assert "to ready" not in shown(message) + message.text
+    for changes in ({}, {"eta": None, "eta_after": seconds(130)}):
+        message = render_root(midway(pace=Pace.STALLED, **changes))
+        assert "to ready" not in shown(message) + message.text
 
 
 def test_a_failed_root_names_the_phase_that_failed_not_the_one_it_came_out_in() -> None:

@@ -180,6 +180,18 @@ def test_healthy_with_its_proof_and_durations() -> None:
     assert "failed" not in shown(message) + message.text
 
 
+def test_of_a_first_start_nothing_is_usual_and_no_column_says_so() -> None:
+    phases = (mark(PhaseId.WEIGHTS, Mark.DONE, 304), mark(PhaseId.GRAPHS, Mark.AHEAD, usual=9))
+    message = render_verdict(replace(HEALTHY, phases=phases), MIDWAY)
+    assert_sendable(message)
+    [table] = [block for block in message.blocks if block["type"] == "table"]
+    assert [[cell["text"] for cell in row] for row in table["rows"]] == [
+        ["Phase", "Took"],
+        ["weights", "5m04s"],
+    ]
+    assert len(table["column_settings"]) == 2
+
+
 def test_healthy_without_more_to_say() -> None:
     bare = VerdictReached(Verdict.HEALTHY, PhaseId.READY, Role.TARGET, seconds(9), None, ())
     assert render_verdict(bare, MIDWAY).text == "*kimi-k2.5* *healthy* after 9s."

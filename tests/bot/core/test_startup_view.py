@@ -125,6 +125,38 @@ def test_the_estimate_is_what_is_left_here_and_the_usual_of_what_is_ahead() -> N
     assert run.startup.view(run.now).eta == timedelta(seconds=240) + ahead
 
 
+def test_a_start_beyond_its_usual_promises_no_end_that_is_past() -> None:
+    weights = (280.0, 290.0, 300.0, 310.0, 400.0)
+    run = Run(make_plan(usual=Usual({"weights": weights, "graphs": (45.0,), "whole": (400.0,)}), smoke=False))
+    run.start_process()
+    for rank in ("TP0", "TP1"):
+        run.say("Load weight begin. avail mem=78.50 GB", rank=rank)
+    run.wait(285)
+    view, after = run.startup.view(run.now), timedelta(seconds=45)
+    assert (view.eta, view.eta_after) == (timedelta(seconds=15) + after, None)
+    assert view.eta_span == (timedelta(seconds=5) + after, timedelta(seconds=25) + after)
+    run.wait(20)  # beyond the middle, within the span
+    view = run.startup.view(run.now)
+    assert view.eta == timedelta(seconds=5) + after
+    assert view.eta_span == (view.eta, view.eta)
+    run.wait(15)  # beyond all that is usual
+    view = run.startup.view(run.now)
+    assert (view.eta, view.eta_span, view.eta_after) == (None, None, after)
+    bar = "Loading safetensors checkpoint shards:  50% Completed | 32/64 [05:20<05:20,  0.10it/s]"
+    run.say(bar, stamped=False)  # the bar knows better
+    view = run.startup.view(run.now)
+    assert (view.eta, view.eta_after) == (timedelta(seconds=320) + after, None)
+    assert view.eta_span == (view.eta, view.eta)
+
+
+def test_where_nothing_comes_after_a_phase_that_outlasts_its_usual_nothing_is_promised() -> None:
+    run = Run(make_plan(usual=Usual({"process": (2.0,), "whole": (60.0,)}), smoke=False))
+    run.start_process()
+    run.wait(10)
+    view = run.startup.view(run.now)
+    assert (view.eta, view.eta_after) == (None, None)
+
+
 def test_no_estimate_without_a_baseline() -> None:
     run = Run()
     run.start_process()
