@@ -171,8 +171,8 @@ return 'accepted'
 """
 )
 
-# ARGV: owner, the record in queue or slot, parked record, code where the root itself was refused or '', seconds
-# to keep.
+# ARGV: owner, the record in queue or slot, parked record, code where the root itself was refused or '',
+# seconds to keep.
 PARK = (
     _THREAD
     + _OWNED
@@ -248,14 +248,16 @@ return 0
 """
 
 # KEYS: a service's history, its accounts. ARGV: operation, when it closed, its account, how many are kept.
+# Returns those that are kept no more.
 SETTLE = """
 redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
-for _, old in ipairs(redis.call('ZRANGE', KEYS[1], 0, -ARGV[4] - 1)) do
+local dropped = redis.call('ZRANGE', KEYS[1], 0, -ARGV[4] - 1)
+for _, old in ipairs(dropped) do
   redis.call('ZREM', KEYS[1], old)
   redis.call('HDEL', KEYS[2], old)
 end
-return 'settled'
+return dropped
 """
 
 # KEYS: a service's history, its accounts. ARGV: how many. Names, newest first, each with its account or ''.
@@ -267,8 +269,9 @@ end
 return rows
 """
 
-# KEYS: a lane. ARGV: microseconds between two, how many at once. Returns microseconds to wait; 0: taken. What
-# is kept is when the lane will be at rest again (GCRA). A second run takes a second one: slower, never faster.
+# KEYS: a lane. ARGV: microseconds between two, how many at once. Returns microseconds to wait; 0: taken.
+# What is kept is when the lane will be at rest again (GCRA). A second run takes a second one: slower, never
+# faster.
 LANE = """
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Self, cast
 
+from bot.clients.leases import Leases
 from bot.clients.records import (
     Address,
+    AuditEntry,
     Holder,
+    Intent,
+    Mail,
     Operation,
     Outgoing,
     Parked,
@@ -18,41 +23,72 @@ from bot.clients.records import (
     load,
     past_of,
 )
-from bot.clients.redis_link import OPEN, RedisLink, service_key, thread_key
-from bot.clients.scripts import FORGET, PAST, RELEASE, SETTLE, TAKE
-from bot.clients.store_queue import GRACE, Queue
+from bot.clients.redis_link import OPEN, RedisLink, service_key, thread_key, thread_keys
+from bot.clients.scripts import FORGET, PAST, REBUILD, RELEASE, SETTLE, TAKE
+from bot.clients.store_audit import Audits
+from bot.clients.store_inbox import Inboxes
+from bot.clients.store_intents import Intents
+from bot.clients.store_queue import GRACE, KEEP, Queue, check_fence
+from bot.clients.store_retention import HISTORY, SERVICES, drop_operation, prune
 from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName
-from bot.errors import RecordUnreadable, StoreUnavailable
+from bot.errors import OwnershipLost, RecordUnreadable, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-HISTORY = 500  # operations kept for each service
+    from bot.clients.leases import Lease
+
+_ORPHANED = timedelta(seconds=60)  # a lock this old whose operation was never written down is nobody's
 
 
 class Store:
     """Everything that must survive this process. Every method raises StoreUnavailable when Redis is gone."""
 
-    def __init__(self, link: RedisLink) -> None:
+    def __init__(self, link: RedisLink, *, owner: str | None = None, lease_seconds: float = 10.0) -> None:
         self.link = link
         self.queue = Queue(link)
+        self.leases = Leases(link, owner=owner, seconds=lease_seconds)
+        self._inboxes = Inboxes(link)
+        self._intents = Intents(link)
+        self._audits = Audits(link)
 
     @classmethod
-    async def open(cls, url: str) -> Self:
-        """`url`: redis://, rediss:// or unix://. Raises StoreUnavailable when Redis does not answer."""
-        store = cls(RedisLink(url))
+    async def open(cls, url: str, *, owner: str | None = None, lease_seconds: float = 10.0) -> Self:
+        """Raises StoreUnavailable when Redis does not answer.
+
+        `url`: redis://, rediss:// or unix://. `owner`: this process's name, else a new one. `lease_seconds`:
+        how long an operation stays ours when we cannot renew.
+        """
+        store = cls(RedisLink(url), owner=owner, lease_seconds=lease_seconds)
         try:
             await store.ping()
+            await store.check_epoch()
         except StoreUnavailable:
             await store.close()
             raise
         return store
 
     async def close(self) -> None:
-        await self.link.close()
+        """Lets go of all leases."""
+        try:
+            await self.leases.close()
+        finally:
+            await self.link.close()
 
     async def ping(self) -> None:
         await self.link.ask(self.link.redis.ping())
+
+    async def check_epoch(self) -> bool:
+        """False: Redis came back empty since this process first spoke to it."""
+        return await self.leases.epoch.check()
+
+    async def renew_epoch(self) -> None:
+        """Go on with Redis as it is now; before anything is rebuilt, so that another loss is noticed."""
+        await self.leases.epoch.renew()
+
+    async def prune(self, now: datetime) -> None:
+        """Drop what is beyond the bounds of time and count; several processes may do so at once."""
+        await prune(self.link, now)
 
     # The lock of a service.
 
@@ -64,12 +100,16 @@ class Store:
             if not raw:
                 return None
             held = await self.link.decode(Holder, raw, key=key)
-            if held is not None and not await self._settled(held):
+            if held is None or await self._settled(held):
+                continue
+            if not await self._is_orphan(held):
                 return await self._present(held)
+            await self.release(held.service, held.operation)
 
     async def holder(self, service: ServiceName) -> Holder | None:
+        """None also where a process died between the lock and the record of its operation."""
         held = await self.link.read(Holder, service_key(service, "lock"))
-        return await self._present(held) if held else None
+        return None if held is None or await self._is_orphan(held) else await self._present(held)
 
     async def release(self, service: ServiceName, operation: OperationId) -> None:
         """Quietly does nothing when another operation holds the service."""
@@ -82,25 +122,44 @@ class Store:
         operation: Operation,
         outgoing: Sequence[Outgoing] = (),
         files: Mapping[str, bytes] | None = None,
+        *,
+        lease: Lease | None = None,
+        read: int = 0,
     ) -> None:
         """State and the messages of its thread in one transaction; `files` by message id.
+
+        With a `lease`: OwnershipLost, and nothing is changed, once another process has the operation;
+        StoreEmptied when Redis knows of no owner at all. `read`: how many entries of the inbox, from the
+        oldest, the state holds; they are taken out of it.
 
         Messages of other threads are queued just before: a process that dies in between comes to the same
         state again and queues them again, and an id that was queued once is not queued twice.
         """
-        own = [message for message in outgoing if message.thread == operation.operation]
-        others = [message for message in outgoing if message.thread != operation.operation]
-        await self.enqueue(others, files)
-        if operation.closed is None:
-            score = operation.began.timestamp()
-            await self.link.ask(self.link.redis.zadd(OPEN, {operation.operation: score}))
-        await self.queue.push(operation.operation, own, _of(own, files), state=operation)
+        taken = self._inboxes.taken(operation.operation, read)
+        await self._write(operation, outgoing, files, lease=lease, read=taken)
+
+    async def create(
+        self,
+        operation: Operation,
+        outgoing: Sequence[Outgoing] = (),
+        files: Mapping[str, bytes] | None = None,
+        *,
+        lease: Lease | None = None,
+    ) -> bool:
+        """`save` of a new operation. False, and nothing is changed, when there is one of that id already."""
+        present = await self.operation(operation.operation)
+        if present is not None and present != operation:
+            return False
+        return await self._write(operation, outgoing, files, lease=lease, new=True)
 
     async def finish(
         self,
         operation: Operation,
         outgoing: Sequence[Outgoing] = (),
         files: Mapping[str, bytes] | None = None,
+        *,
+        lease: Lease | None = None,
+        read: int = 0,
     ) -> None:
         """Save the closed operation, then settle what has slots of its own: history, lock, list of open ones.
 
@@ -108,8 +167,34 @@ class Store:
         """
         if operation.closed is None:
             raise ValueError(f"{operation.operation} is not closed")
-        await self.save(operation, outgoing, files)
+        await self.save(operation, outgoing, files, lease=lease, read=read)
+        self._inboxes.forget(operation.operation)
         await self._settle(operation)
+
+    async def rebuild(
+        self,
+        operation: Operation,
+        *,
+        lease: Lease,
+        address: Address | None,
+        known: Sequence[str],
+        holder: Holder | None,
+    ) -> Holder | None:
+        """Write down again what a Redis that came back empty has lost; may be called again.
+
+        `known`: ids of the messages that Slack has; they are not sent twice. `holder`: of its service's lock;
+        returned is who has taken that meanwhile, else None. Raises as `save` does.
+        """
+        await self._index(operation)
+        if address is not None:
+            await self.queue.place(operation.operation, address)
+        closed = "closed" if operation.closed else ""
+        words = (lease.number, dump(operation), closed, dump(address) if address else b"", KEEP)
+        answer = await self.link.run(REBUILD, thread_keys(operation.operation), *words, *known)
+        check_fence(answer, operation.operation)
+        if operation.closed:
+            await self._settle(operation)
+        return await self.take(holder) if holder is not None and not operation.closed else None
 
     async def operation(self, operation: OperationId) -> Operation | None:
         return await self.link.read(Operation, thread_key(operation, "operation"))
@@ -141,6 +226,42 @@ class Store:
         rows = cast("list[list[bytes]]", await self.link.run(PAST, _past_keys(service), limit))
         found = [await self._past(service, OperationId(name.decode()), raw) for name, raw in rows]
         return [past for past in found if past is not None]
+
+    # What people say: to an operation, and to all.
+
+    async def mail(self, operation: OperationId, mail: Mail) -> bool:
+        """For who runs the operation, once for each `mail.id`; False when it is closed or gone."""
+        return await self._inboxes.put(operation, mail)
+
+    async def inbox(self, operation: OperationId) -> list[Mail]:
+        """Oldest first; the same ones again until a `save` has `read` them."""
+        return await self._inboxes.read(operation)
+
+    def subscribe_mail(self, listener: Callable[[OperationId], None]) -> None:
+        """`listener` hears of mail that this process has sent."""
+        self._inboxes.subscribe(listener)
+
+    async def intend(self, intent: Intent, ttl_seconds: int) -> bool:
+        """True for the first of its token over all processes: then it is kept until it is settled."""
+        return await self._intents.intend(intent, ttl_seconds)
+
+    async def settle_intent(self, token: str) -> None:
+        await self._intents.settle(token)
+
+    async def intents(self) -> list[Intent]:
+        """Those not settled, oldest first."""
+        return await self._intents.open()
+
+    async def adopt_intent(self, intent: Intent, owner: str) -> bool:
+        """`owner` takes it over as it was read; False when another did, or it is settled."""
+        return await self._intents.adopt(intent, owner)
+
+    async def audit(self, entry: AuditEntry) -> None:
+        await self._audits.write(entry)
+
+    async def audits(self, limit: int, service: ServiceName | None = None) -> list[AuditEntry]:
+        """Newest first."""
+        return await self._audits.read(limit, service)
 
     # Messages and their places.
 
@@ -196,6 +317,46 @@ class Store:
         """The next `first_time` of it is a first time again."""
         await self.link.ask(self.link.redis.delete(f"kimi:once:{token}"))
 
+    async def _write(
+        self,
+        operation: Operation,
+        outgoing: Sequence[Outgoing],
+        files: Mapping[str, bytes] | None,
+        *,
+        lease: Lease | None,
+        new: bool = False,
+        read: Sequence[bytes] = (),
+    ) -> bool:
+        name = operation.operation
+        own = [message for message in outgoing if message.thread == name]
+        others = [message for message in outgoing if message.thread != name]
+        fence = lease.number if lease is not None else None
+        try:
+            if others and fence is not None:
+                await self.queue.push(name, (), {}, fence=fence)  # nobody else's messages without the lease
+            await self.enqueue(others, files)
+            if operation.closed is None:
+                await self._index(operation)
+            written = await self.queue.push(
+                name, own, _of(own, files), state=operation, fence=fence, new=new, read=read
+            )
+        except OwnershipLost:
+            self._inboxes.forget(name)
+            raise
+        self._inboxes.settle(name, read)
+        return written
+
+    async def _index(self, operation: Operation) -> None:
+        """Before the record is written: an operation that is open is always found."""
+        score = operation.began.timestamp()
+        await self.link.ask(self.link.redis.zadd(OPEN, {operation.operation: score}))
+
+    async def _is_orphan(self, held: Holder) -> bool:
+        """Whether the process died after it took the lock: nobody is about to write the operation down."""
+        if datetime.now(UTC) - held.since < _ORPHANED or await self.leases.is_owned(held.operation):
+            return False
+        return await self.operation(held.operation) is None
+
     async def _present(self, held: Holder) -> Holder:
         """The holder with the headline its operation has now."""
         operation = await self.operation(held.operation)
@@ -219,7 +380,10 @@ class Store:
     async def _keep_past(self, operation: Operation) -> Past:
         past = past_of(operation, await self.address(operation.operation))
         when, keys = repr(past.closed.timestamp()), _past_keys(operation.service)
-        await self.link.run(SETTLE, keys, past.operation, when, dump(past), HISTORY)
+        await self.link.ask(self.link.redis.sadd(SERVICES, operation.service))
+        dropped = await self.link.run(SETTLE, keys, past.operation, when, dump(past), HISTORY)
+        for name in dropped:
+            await drop_operation(self.link, name.decode())
         return past
 
     async def _past(self, service: ServiceName, name: OperationId, raw: bytes) -> Past | None:

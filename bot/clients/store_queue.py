@@ -88,8 +88,9 @@ class Queue:
     ) -> bool:
         """Queue messages of one thread, with its operation's state, in one transaction.
 
-        `fence`: number of the lease of who runs the operation; with it, OwnershipLost or StoreEmptied. `new`:
-        only when there is no such operation yet, else False. `read`: entries of its inbox that the state holds.
+        `fence`: number of the lease of who runs the operation; with it, OwnershipLost or StoreEmptied.
+        `new`: only when there is no such operation yet, else False. `read`: entries of its inbox that the
+        state holds.
         """
         packed = await asyncio.to_thread(_pack, files) if files else {}
         arguments: list[str | bytes] = [*read]
@@ -191,8 +192,7 @@ class Queue:
     async def accept(self, claim: Claim, owner: str, address: Address | None = None) -> None:
         """Slack has the head; `address`: where the thread's root, or its present, now is."""
         if address is not None:
-            place = f"kimi:at:{address.channel}:{address.ts}"
-            await self._link.ask(self._link.redis.set(place, claim.thread, ex=KEEP))
+            await self.place(claim.thread, address)
         record = dump(address) if address else b""
         await self._owned(ACCEPT, claim.thread, owner, claim.head_raw, claim.head_id, record, KEEP)
 
@@ -235,6 +235,11 @@ class Queue:
             address = load(Address, raw, key=key).model_copy(update={"permalink": permalink})
             if await self._link.run(SWAP, [key], raw, dump(address)):
                 return
+
+    async def place(self, thread: str, address: Address) -> None:
+        """From now on `thread_at` finds the thread there."""
+        key = f"kimi:at:{address.channel}:{address.ts}"
+        await self._link.ask(self._link.redis.set(key, thread, ex=KEEP))
 
     async def thread_at(self, channel: str, ts: str) -> str | None:
         raw = cast("bytes | None", await self._link.ask(self._link.redis.get(f"kimi:at:{channel}:{ts}")))

@@ -9,6 +9,7 @@ from bot.clients.records import FileNote, Holder, Operation, Outgoing
 from bot.core.events import ChannelId, OperationId, ServiceName, UserId, Verb
 
 BEGAN = datetime(2026, 5, 29, 23, 49, tzinfo=UTC)
+JUST_NOW = datetime(2100, 1, 1, tzinfo=UTC)  # never so long ago that a lock without a record is nobody's
 CHANNEL = ChannelId("C0123456789")
 OTHER_CHANNEL = ChannelId("C0987654321")
 SERVICE = ServiceName("kimi-k2.5")
@@ -30,7 +31,9 @@ def operation(name: str = "op1", **changes: Any) -> Operation:
 
 
 def holder(name: str = "op1", **changes: Any) -> Holder:
-    record = Holder(operation=OperationId(name), service=SERVICE, verb=Verb.RESTART, by=PERSON, since=BEGAN)
+    record = Holder(
+        operation=OperationId(name), service=SERVICE, verb=Verb.RESTART, by=PERSON, since=JUST_NOW
+    )
     return record.model_copy(update=changes)
 
 

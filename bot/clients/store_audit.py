@@ -1,0 +1,60 @@
+"""Who asked for what, and what came of it: one stream for all services."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, cast
+
+from bot.clients.records import AuditEntry, dump, load
+from bot.clients.scripts import AUDIT
+from bot.errors import RecordUnreadable
+
+if TYPE_CHECKING:
+    from bot.clients.redis_link import RedisLink
+    from bot.core.events import ServiceName
+
+AUDITS = "kimi:audit"  # stream
+MOST = 10_000  # about as many entries are kept
+_PAGE = 500
+
+
+class Audits:
+    """All methods raise StoreUnavailable."""
+
+    def __init__(self, link: RedisLink) -> None:
+        self._link = link
+
+    async def write(self, entry: AuditEntry) -> None:
+        await self._link.run(AUDIT, [AUDITS], uuid.uuid4().hex, dump(entry), MOST)
+
+    async def read(self, limit: int, service: ServiceName | None = None) -> list[AuditEntry]:
+        """Newest first."""
+        found: list[AuditEntry] = []
+        before = "+"
+        while len(found) < limit:
+            rows = cast(
+                "list[tuple[bytes, dict[bytes, bytes]]]",
+                await self._link.ask(self._link.redis.xrevrange(AUDITS, before, "-", count=_PAGE)),
+            )
+            for name, fields in rows:
+                entry = await self._load(name, fields)
+                if entry is not None and service in (None, entry.service):
+                    found.append(entry)
+            if len(rows) < _PAGE:
+                break
+            before = f"({rows[-1][0].decode()}"
+        return found[:limit]
+
+    async def prune(self, horizon: float) -> None:
+        """Drop what is older than `horizon`, in unix seconds."""
+        oldest = str(int(horizon * 1000))
+        await self._link.ask(self._link.redis.xtrim(AUDITS, minid=oldest, approximate=False))
+
+    async def _load(self, name: bytes, fields: dict[bytes, bytes]) -> AuditEntry | None:
+        raw = fields.get(b"entry", b"")
+        try:
+            return load(AuditEntry, raw, key=AUDITS)
+        except RecordUnreadable as error:
+            await self._link.set_aside(AUDITS, raw, error)
+            await self._link.ask(self._link.redis.xdel(AUDITS, name.decode()))
+            return None
