@@ -72,6 +72,17 @@ def test_what_the_line_tells_is_in_the_words(key: str, told: list[str]) -> None:
     assert [each for each in told if each not in words] == []
 
 
+def test_another_process_on_the_gpu_is_named_and_the_engines_own_is_not() -> None:
+    own = "Including non-PyTorch memory, this process has 68.47 GiB memory in use."
+    line = f"{LINES['gpu-out-of-memory']} Process 88123 has 9.40 GiB memory in use. {own}"
+    assert "process 88123 holds 9.40 GiB. While" in name(line).means
+    assert name(line).advice.startswith("See first what process 88123 is")
+    alone = name(f"{LINES['gpu-out-of-memory']} {own}")
+    assert "process" not in alone.counsel
+    small = name(f"{LINES['gpu-out-of-memory']} Process 7 has 498.00 MiB memory in use. {own}")
+    assert small.counsel == alone.counsel
+
+
 def test_an_unknown_failure_keeps_its_line_its_rank_and_its_phase() -> None:
     cause = name("TypeError: ForwardMetadata got no kv_indices", 'File "/opt/x.py", line 1, in f')
     assert (cause.id, cause.title) == ("unknown", "TypeError: ForwardMetadata got no kv_indices")
