@@ -36,6 +36,7 @@ class Operation(Record):
     verdict: str | None = None
     headline: str = ""  # the present in one line
     account: str = ""  # JSON too, once it is closed: where the time went and why it failed
+    owed: str = ""  # JSON of files that were ordered for its thread and are not queued yet
 
 
 class Past(Record):
@@ -82,6 +83,7 @@ class Outgoing(Record):
     broadcast: bool = False
     file: FileNote | None = None
     tags: dict[str, str] = Field(default_factory=dict)  # metadata beside the message's own id
+    queued: datetime | None = None  # when it was put into the queue
     asker: UserId | None = None  # of a root: who is told in private when Slack refuses the thread for good
 
 

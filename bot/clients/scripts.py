@@ -181,6 +181,11 @@ local removed = redis.call('LREM', queue, 1, ARGV[2])
 if removed == 1 then redis.call('DEL', attempt) end
 if redis.call('GET', edit) == ARGV[2] then removed = redis.call('DEL', edit) end
 if removed == 1 then
+  -- Of edits in a row the newest says all.
+  local before = redis.call('LINDEX', parked, -1)
+  local edits = before and cjson.decode(before).outgoing.kind == 'edit' and
+    cjson.decode(ARGV[3]).outgoing.kind == 'edit'
+  if edits then redis.call('RPOP', parked) end
   redis.call('RPUSH', parked, ARGV[3])
   redis.call('EXPIRE', parked, ARGV[5])
 end
@@ -223,94 +228,4 @@ FORGET = """
 local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if score and tonumber(score) == tonumber(ARGV[2]) then return redis.call('ZREM', KEYS[1], ARGV[1]) end
 return 0
-"""
-
-# KEYS: a service's lock. ARGV: holder record, its operation. Returns '' when taken, else who holds it.
-TAKE = """
-local held = redis.call('GET', KEYS[1])
-if held then
-  local readable, holder = pcall(cjson.decode, held)
-  if not (readable and type(holder) == 'table' and holder.operation == ARGV[2]) then return held end
-end
-redis.call('SET', KEYS[1], ARGV[1])
-return ''
-"""
-
-# KEYS: a service's lock. ARGV: operation. Only who holds it lets it go.
-RELEASE = """
-local held = redis.call('GET', KEYS[1])
-if not held then return 0 end
-local readable, holder = pcall(cjson.decode, held)
-if readable and type(holder) == 'table' and holder.operation == ARGV[1] then
-  return redis.call('DEL', KEYS[1])
-end
-return 0
-"""
-
-# KEYS: a service's history, its accounts. ARGV: operation, when it closed, its account, how many are kept.
-# Returns those that are kept no more.
-SETTLE = """
-redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[3])
-local dropped = redis.call('ZRANGE', KEYS[1], 0, -ARGV[4] - 1)
-for _, old in ipairs(dropped) do
-  redis.call('ZREM', KEYS[1], old)
-  redis.call('HDEL', KEYS[2], old)
-end
-return dropped
-"""
-
-# KEYS: a service's history, its accounts. ARGV: how many. Names, newest first, each with its account or ''.
-PAST = """
-local rows = {}
-for place, name in ipairs(redis.call('ZREVRANGE', KEYS[1], 0, ARGV[1] - 1)) do
-  rows[place] = {name, redis.call('HGET', KEYS[2], name) or ''}
-end
-return rows
-"""
-
-# KEYS: a lane. ARGV: microseconds between two, how many at once. Returns microseconds to wait; 0: taken.
-# What is kept is when the lane will be at rest again (GCRA). A second run takes a second one: slower, never
-# faster.
-LANE = """
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local interval, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
-local rest = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now)
-rest = math.min(rest, now + interval * burst)
-local wait = rest - interval * (burst - 1) - now
-if wait > 0 then return math.ceil(wait) end
-rest = rest + interval
-redis.call('SET', KEYS[1], string.format('%.0f', rest), 'PX', math.ceil((rest - now) / 1000) + 1)
-return 0
-"""
-
-# KEYS: the mark of a token, the open intents. ARGV: token, caller, seconds, record.
-INTEND = """
-if not redis.call('SET', KEYS[1], ARGV[2], 'NX', 'EX', ARGV[3]) then
-  if redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
-end
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
-return 1
-"""
-
-# KEYS: the open intents. ARGV: token, whose it was, whose it becomes, record as it becomes. Its owner may
-# write it anew as well.
-ADOPT = """
-local raw = redis.call('HGET', KEYS[1], ARGV[1])
-if not raw then return 0 end
-local readable, intent = pcall(cjson.decode, raw)
-if not readable or type(intent) ~= 'table' then return 0 end
-if intent.owner ~= ARGV[2] and intent.owner ~= ARGV[3] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
-return 1
-"""
-
-# KEYS: the audit. ARGV: id, record, how many are kept. An entry whose answer was lost is not written twice.
-AUDIT = """
-for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 100)) do
-  if entry[2][2] == ARGV[1] then return 'known' end
-end
-redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', 'id', ARGV[1], 'entry', ARGV[2])
-return 'kept'
 """

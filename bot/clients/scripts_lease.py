@@ -1,7 +1,7 @@
 """The Lua of leases. The keys of a lease are always handed over in the order of LEASE_PARTS.
 
 A fencing number is never given twice, and is higher than each before it, even by a Redis that came back
-empty: it is the time in milliseconds, or one more than the last.
+empty: it is the time in microseconds, or one more than the last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ LEASE_PARTS = (
 _LEASE = f"""
 local {", ".join(LEASE_PARTS)} = unpack(KEYS)
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ticks = time[1] * 1000000 + time[2]
+local now = math.floor(ticks / 1000)
 local function whole(number) return string.format('%.0f', number) end
 """
 
@@ -32,7 +33,7 @@ if held and string.sub(held, 1, #mine) == mine then
   return {'claimed', string.sub(held, #mine + 1), found[1] or '', found[2] or '1'}
 end
 if held and held ~= ARGV[3] then return {'held', held} end
-local number = whole(math.max(tonumber(redis.call('GET', fence) or '0') + 1, now))
+local number = whole(math.max(tonumber(redis.call('GET', fence) or '0') + 1, ticks))
 local former = redis.call('HMGET', seen, 'at', 'clean')
 local away = former[1] and whole(math.max(now - tonumber(former[1]), 0)) or ''
 local orderly = (not former[1] or former[2]) and '1' or '0'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Self, cast
 
 from bot.clients.leases import Leases
@@ -20,25 +19,24 @@ from bot.clients.records import (
     Past,
     Unreadable,
     dump,
-    load,
-    past_of,
 )
-from bot.clients.redis_link import OPEN, RedisLink, service_key, thread_key, thread_keys
-from bot.clients.scripts import FORGET, PAST, REBUILD, RELEASE, SETTLE, TAKE
+from bot.clients.redis_link import OPEN, RedisLink, service_key, thread_keys
+from bot.clients.scripts import FORGET, REBUILD
 from bot.clients.store_audit import Audits
+from bot.clients.store_history import History, read_operation
 from bot.clients.store_inbox import Inboxes
 from bot.clients.store_intents import Intents
+from bot.clients.store_locks import Locks
 from bot.clients.store_queue import GRACE, KEEP, Queue, check_fence
-from bot.clients.store_retention import HISTORY, SERVICES, drop_operation, prune
+from bot.clients.store_retention import prune
 from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName
-from bot.errors import OwnershipLost, RecordUnreadable, StoreUnavailable
+from bot.errors import OwnershipLost, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from bot.clients.leases import Lease
-
-_ORPHANED = timedelta(seconds=60)  # a lock this old whose operation was never written down is nobody's
 
 
 class Store:
@@ -48,6 +46,8 @@ class Store:
         self.link = link
         self.queue = Queue(link)
         self.leases = Leases(link, owner=owner, seconds=lease_seconds)
+        self._locks = Locks(link, self.leases, self._settle)
+        self._history = History(link)
         self._inboxes = Inboxes(link)
         self._intents = Intents(link)
         self._audits = Audits(link)
@@ -56,8 +56,8 @@ class Store:
     async def open(cls, url: str, *, owner: str | None = None, lease_seconds: float = 10.0) -> Self:
         """Raises StoreUnavailable when Redis does not answer.
 
-        `url`: redis://, rediss:// or unix://. `owner`: this process's name, else a new one. `lease_seconds`:
-        how long an operation stays ours when we cannot renew.
+        `url`: one server, sentinels or a Cluster. `owner`: this process's name, else a new one.
+        `lease_seconds`: how long an operation stays ours when we cannot renew.
         """
         store = cls(RedisLink(url), owner=owner, lease_seconds=lease_seconds)
         try:
@@ -94,26 +94,15 @@ class Store:
 
     async def take(self, holder: Holder) -> Holder | None:
         """None: taken, or held by the same operation already. Else who holds it."""
-        key = service_key(holder.service, "lock")
-        while True:
-            raw = await self.link.run(TAKE, [key], dump(holder), holder.operation)
-            if not raw:
-                return None
-            held = await self.link.decode(Holder, raw, key=key)
-            if held is None or await self._settled(held):
-                continue
-            if not await self._is_orphan(held):
-                return await self._present(held)
-            await self.release(held.service, held.operation)
+        return await self._locks.take(holder)
 
     async def holder(self, service: ServiceName) -> Holder | None:
         """None also where a process died between the lock and the record of its operation."""
-        held = await self.link.read(Holder, service_key(service, "lock"))
-        return None if held is None or await self._is_orphan(held) else await self._present(held)
+        return await self._locks.holder(service)
 
     async def release(self, service: ServiceName, operation: OperationId) -> None:
         """Quietly does nothing when another operation holds the service."""
-        await self.link.run(RELEASE, [service_key(service, "lock")], operation)
+        await self._locks.release(service, operation)
 
     # Operations.
 
@@ -197,7 +186,7 @@ class Store:
         return await self.take(holder) if holder is not None and not operation.closed else None
 
     async def operation(self, operation: OperationId) -> Operation | None:
-        return await self.link.read(Operation, thread_key(operation, "operation"))
+        return await read_operation(self.link, operation)
 
     async def open_operations(self) -> list[Operation]:
         """Oldest first."""
@@ -214,18 +203,22 @@ class Store:
                 found.append(operation)
         return found
 
+    async def open_names(self) -> list[OperationId]:
+        """Those that may be open, oldest first; closed ones that owe their thread a file are among them."""
+        names = cast("list[bytes]", await self.link.ask(self.link.redis.zrange(OPEN, 0, -1)))
+        return [OperationId(name.decode()) for name in names]
+
+    async def forget_open(self, operation: OperationId) -> None:
+        """For its owner, where there is no record of it."""
+        await self.link.ask(self.link.redis.zrem(OPEN, operation))
+
     async def history(self, service: ServiceName, limit: int) -> list[Operation]:
         """Closed operations whole, newest first; `past` costs less where not all of them is needed."""
-        key = service_key(service, "history")
-        names = cast("list[bytes]", await self.link.ask(self.link.redis.zrange(key, 0, limit - 1, desc=True)))
-        found = [await self.operation(OperationId(name.decode())) for name in names]
-        return [operation for operation in found if operation is not None]
+        return await self._history.operations(service, limit)
 
     async def past(self, service: ServiceName, limit: int) -> list[Past]:
         """What stays known of closed operations, newest first, in one read."""
-        rows = cast("list[list[bytes]]", await self.link.run(PAST, _past_keys(service), limit))
-        found = [await self._past(service, OperationId(name.decode()), raw) for name, raw in rows]
-        return [past for past in found if past is not None]
+        return await self._history.past(service, limit)
 
     # What people say: to an operation, and to all.
 
@@ -351,61 +344,15 @@ class Store:
         score = operation.began.timestamp()
         await self.link.ask(self.link.redis.zadd(OPEN, {operation.operation: score}))
 
-    async def _is_orphan(self, held: Holder) -> bool:
-        """Whether the process died after it took the lock: nobody is about to write the operation down."""
-        if datetime.now(UTC) - held.since < _ORPHANED or await self.leases.is_owned(held.operation):
-            return False
-        return await self.operation(held.operation) is None
-
-    async def _present(self, held: Holder) -> Holder:
-        """The holder with the headline its operation has now."""
-        operation = await self.operation(held.operation)
-        if operation is None or not operation.headline:
-            return held
-        return held.model_copy(update={"headline": operation.headline})
-
-    async def _settled(self, held: Holder) -> bool:
-        """Whether the holder was a closed operation whose process died before it let go; now it has."""
-        operation = await self.operation(held.operation)
-        if operation is None or operation.closed is None:
-            return False
-        await self._settle(operation)
-        return True
-
     async def _settle(self, operation: Operation) -> None:
-        past = await self._keep_past(operation)
-        await self.release(operation.service, past.operation)
-        await self.link.ask(self.link.redis.zrem(OPEN, past.operation))
-
-    async def _keep_past(self, operation: Operation) -> Past:
-        past = past_of(operation, await self.address(operation.operation))
-        when, keys = repr(past.closed.timestamp()), _past_keys(operation.service)
-        await self.link.ask(self.link.redis.sadd(SERVICES, operation.service))
-        dropped = await self.link.run(SETTLE, keys, past.operation, when, dump(past), HISTORY)
-        for name in dropped:
-            await drop_operation(self.link, name.decode())
-        return past
-
-    async def _past(self, service: ServiceName, name: OperationId, raw: bytes) -> Past | None:
-        """None once the operation is too old to be kept; one without an account beside it is given one."""
-        key = service_key(service, "past")
-        try:
-            if raw:
-                return load(Past, raw, key=f"{key} {name}")
-        except RecordUnreadable as error:
-            await self.link.set_aside(f"{key} {name}", raw, error)
-            await self.link.ask(self.link.redis.hdel(key, name))
-        operation = await self.operation(name)
-        return await self._keep_past(operation) if operation is not None else None
+        await self._history.keep(operation)
+        await self.release(operation.service, operation.operation)
+        await self.link.ask(self.link.redis.zrem(OPEN, operation.operation))
 
     async def _forget_open(self, operation: OperationId, score: float) -> None:
         """The record is not there: it is just being saved, or never will be."""
         if score < time.time() - GRACE:
             await self.link.run(FORGET, [OPEN], operation, repr(score))
-
-
-def _past_keys(service: ServiceName) -> list[str]:
-    return [service_key(service, part) for part in ("history", "past")]
 
 
 def _of(messages: Sequence[Outgoing], files: Mapping[str, bytes] | None) -> dict[str, bytes]:

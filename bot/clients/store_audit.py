@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, cast
 
 from bot.clients.records import AuditEntry, dump, load
-from bot.clients.scripts import AUDIT
+from bot.clients.scripts_shared import AUDIT
 from bot.errors import RecordUnreadable
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING, cast
 
 from bot.clients.records import Intent, dump, load
-from bot.clients.scripts import ADOPT, INTEND
+from bot.clients.scripts_shared import ADOPT, INTEND
 from bot.errors import RecordUnreadable, StoreUnavailable
 
 if TYPE_CHECKING:

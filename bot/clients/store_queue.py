@@ -19,13 +19,13 @@ from bot.clients.scripts import (
     CLAIM,
     EDITED,
     FORGET,
-    LANE,
     LET_GO,
     PARK,
     PUSH,
     RENEW,
     SWAP,
 )
+from bot.clients.scripts_shared import LANE
 from bot.errors import OwnershipLost, RecordUnreadable, StoreEmptied
 
 if TYPE_CHECKING:
@@ -94,8 +94,10 @@ class Queue:
         """
         packed = await asyncio.to_thread(_pack, files) if files else {}
         arguments: list[str | bytes] = [*read]
+        now = datetime.now(UTC)
         for message in messages:
-            arguments += [message.kind, message.id, dump(message), packed.get(message.id, b"")]
+            record = dump(message.model_copy(update={"queued": message.queued or now}))
+            arguments += [message.kind, message.id, record, packed.get(message.id, b"")]
         kind = "closed" if state and state.closed else "new" if new else ""
         if messages:
             await self._link.ask(self._link.redis.zadd(THREADS, {thread: time.time()}))

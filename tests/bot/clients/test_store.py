@@ -160,7 +160,7 @@ async def test_an_unreadable_account_is_set_aside_and_made_anew(store: Store) ->
 async def test_the_oldest_go_from_history_with_their_accounts(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.clients.store.HISTORY", 3)
+    monkeypatch.setattr("bot.clients.store_history.HISTORY", 3)
     await finish_all(store, 5)
     assert [past.operation for past in await store.past(SERVICE, 10)] == ["op4", "op3", "op2"]
     assert await store.link.redis.hlen(service_key(SERVICE, "past")) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from tests.support.outgoing import CHANNEL, edit, reply, root
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from bot.clients.records import Outgoing
+
 PLACE = Address(channel=CHANNEL, ts=MessageTs("1.2"))
 
 
@@ -36,9 +39,37 @@ def queue(store: Store) -> Queue:
 
 
 async def claimed(queue: Queue, owner: str = "me", thread: str = "op1", lease: float = 5.0) -> Claim:
+    """Without the moments at which the messages were queued."""
     claim = await queue.claim(thread, owner, lease)
     assert claim is not None
-    return claim
+    return replace(claim, head=timeless(claim.head), edit=timeless(claim.edit))
+
+
+def timeless(message: Outgoing | None) -> Outgoing | None:
+    return message and message.model_copy(update={"queued": None})
+
+
+async def test_a_message_knows_since_when_it_waits(queue: Queue) -> None:
+    before = datetime.now(UTC)
+    await queue.push("op1", [root()], {})
+    claim = await queue.claim("op1", "me", 5)
+    assert claim is not None
+    assert claim.head is not None
+    assert claim.head.queued is not None
+    assert before <= claim.head.queued <= datetime.now(UTC)
+
+
+async def test_of_edits_parked_in_a_row_the_newest_is_kept(queue: Queue) -> None:
+    await queue.push("op1", [reply(1)], {})
+    for text in ("old", "new"):
+        await queue.push("op1", [edit(text)], {})
+        claim = await claimed(queue)
+        parked = Parked(outgoing=edit(text), method="chat.update", code="is_archived", at=datetime.now(UTC))
+        await queue.park(claim, "me", parked)
+    claim = await claimed(queue)
+    head = Parked(outgoing=reply(1), method="chat.postMessage", code="is_archived", at=datetime.now(UTC))
+    await queue.park(claim, "me", head)
+    assert [entry.outgoing for entry in await queue.parked()] == [edit("new"), reply(1)]
 
 
 async def test_a_thread_has_one_sender(queue: Queue) -> None:
