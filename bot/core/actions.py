@@ -207,8 +207,33 @@ class Noticed:
     by: UserId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """kimi itself was away: another process follows this operation now."""
+
+    away: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class LogGap:
+    """What a host's log does not hold any more; `path` of a log file, None for the journal."""
+
+    host: HostName
+    since: datetime
+    until: datetime | None
+    path: str | None = None
+
+
 Reply: TypeAlias = (
-    PhaseFinished | StallReported | MovedAgain | SetupChanged | MarkerSeen | VerdictReached | Noticed
+    PhaseFinished
+    | StallReported
+    | MovedAgain
+    | SetupChanged
+    | MarkerSeen
+    | VerdictReached
+    | Noticed
+    | Resumed
+    | LogGap
 )
 
 

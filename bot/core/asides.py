@@ -1,12 +1,12 @@
-"""Replies beside the phases: what changed since the last healthy start, and the markers that were seen."""
+"""Replies beside the phases: what changed since the last healthy start, markers seen, what nobody saw."""
 
 from __future__ import annotations
 
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from bot.core.account import Changed
-from bot.core.actions import MarkerSeen, SetupChanged
+from bot.core.actions import LogGap, MarkerSeen, Resumed, SetupChanged
 from bot.core.blocks import (
     actions,
     button,
@@ -21,7 +21,7 @@ from bot.core.blocks import (
     section,
 )
 from bot.core.changes import spell_change
-from bot.core.words import count
+from bot.core.words import Searched, count, spell_duration
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -35,8 +35,16 @@ _FEW = 2  # changes that stand in one line
 _MOST = 2_200  # bytes of them all
 
 
-def render_aside(reply: SetupChanged | MarkerSeen, view: StartupView) -> Message:
-    return render_setup(reply, view) if isinstance(reply, SetupChanged) else render_marker(reply)
+def render_aside(reply: SetupChanged | MarkerSeen | Resumed | LogGap, view: StartupView) -> Message:
+    match reply:
+        case SetupChanged():
+            return render_setup(reply, view)
+        case MarkerSeen():
+            return render_marker(reply)
+        case Resumed() | LogGap():
+            return _render_gap(reply)
+        case _:
+            assert_never(reply)
 
 
 def render_setup(reply: SetupChanged, view: StartupView) -> Message:
@@ -92,3 +100,38 @@ def render_marker(reply: MarkerSeen) -> Message:
     told = f"{say_name(hit.name)} seen{others}:"
     shown = "\n".join(fit(line, 1_200, escaped=False) for line in hit.lines)
     return make_message(told, section(told, 600), preformatted(shown, 5_000))
+
+
+def _render_gap(reply: Resumed | LogGap) -> Message:
+    """What nobody saw: because kimi itself was away, or because the log is gone."""
+    told = _say_resumed(reply) if isinstance(reply, Resumed) else _say_log_gap(reply)
+    return make_message(told, section(told))
+
+
+def _say_resumed(reply: Resumed) -> str:
+    return (
+        f"*{Searched.RESUMED}* after {spell_duration(reply.away)}: kimi itself was away, not the service. "
+        "The watch goes on where it stood: what was written meanwhile is read from the log now."
+    )
+
+
+def _say_log_gap(reply: LogGap) -> str:
+    host, since = say_name(reply.host), _say_second(reply.since)
+    unknown = "what was written then is not known. The watch goes on."
+    if reply.path is not None:
+        return (
+            f"{say_code(reply.path)} on {host} was begun anew while nobody read it, after {since}: {unknown}"
+        )
+    if reply.until is None:
+        return f"The journal of {host} holds nothing that was written after {since}: {unknown}"
+    span = f"{since} to {_say_second(reply.until, day=reply.since)}"
+    lasted = spell_duration(reply.until - reply.since)
+    return f"The journal of {host} no longer holds {span} ({lasted}): {unknown}"
+
+
+def _say_second(at: datetime, *, day: datetime | None = None) -> str:
+    """To the second, in each reader's own zone; with its day where that is not the one before."""
+    utc = at.astimezone(UTC)
+    if day is not None and day.astimezone(UTC).date() == utc.date():
+        return f"<!date^{int(at.timestamp())}^{{time_secs}}|{utc:%H:%M:%S} UTC>"
+    return f"<!date^{int(at.timestamp())}^{{date_short_pretty}} {{time_secs}}|{utc:%d %b %H:%M:%S} UTC>"

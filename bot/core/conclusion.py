@@ -88,11 +88,11 @@ def _conclude_smoke(fall: Fall, found: Cause | None) -> Conclusion:
 
 def _is_host_word(member: MemberState, fall: Fall) -> bool:
     stopped = member.stopping and fall.kind is not Downfall.FATAL
-    return (member.result == "oom-kill" and not member.killed) or stopped
+    return (member.result == "oom-kill" and not member.killed) or stopped or fall.kind is Downfall.REBOOTED
 
 
 def _sentence(fall: Fall, member: MemberState | None, found: Cause | None) -> str:
-    if fall.kind is Downfall.REPLACED:
+    if fall.kind in {Downfall.REPLACED, Downfall.REBOOTED}:
         return fall.sentence
     if found is not None and found.id != _NO_CAUSE:
         return found.title

@@ -287,6 +287,19 @@ class HostRestored:
 
 
 @dataclass(frozen=True, slots=True)
+class LogMissed:
+    """The log does not hold any more what was written between two moments of the host's clock.
+
+    `until` None: nor anything since. `path`: of a log file; None: of the journal.
+    """
+
+    member: Member
+    since: datetime
+    until: datetime | None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PatienceExtended:
     """A person said: keep waiting."""
 
@@ -324,6 +337,7 @@ Event: TypeAlias = (
     | SmokeFinished
     | HostLost
     | HostRestored
+    | LogMissed
     | PatienceExtended
     | UnwatchAsked
     | Superseded

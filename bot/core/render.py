@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from bot.core.actions import (
+    LogGap,
     Mark,
     MarkerSeen,
     MovedAgain,
@@ -14,6 +15,7 @@ from bot.core.actions import (
     PhaseView,
     RankView,
     Reply,
+    Resumed,
     SetupChanged,
     StallReported,
     StartupView,
@@ -259,7 +261,7 @@ def render_reply(reply: Reply, view: StartupView) -> Message:
             return render_stall(reply, view)
         case MovedAgain():
             return _moved(reply)
-        case SetupChanged() | MarkerSeen():
+        case SetupChanged() | MarkerSeen() | Resumed() | LogGap():
             return render_aside(reply, view)
         case VerdictReached():
             return render_verdict(reply, view)

@@ -21,6 +21,8 @@ A startup has one life line per member (a unit on a host) and one proof for the 
   refused, a unit masked, the wrong model) does not wait.
 * **Evidence.** See `trace` and `startup_evidence`. Samples of the hosts show progress that the log does not,
   excuse silence for a while, and tell of a rank that vanished.
+* **Gaps.** See `startup_gaps`. kimi itself away, a host out of sight, a reboot, lines that the log no longer
+  holds: each told once, and nothing concluded from not seeing.
 * **Patience.** See `patience` and `startup_waits`. Silence is counted by our clock at arrival and stands
   still while a host is out of sight. A stall is told once, its end too. `give_up_after` ends the watch as
   failed; the service is left alone.
@@ -43,6 +45,7 @@ from bot.core.events import (
     HostLost,
     HostRestored,
     LineRead,
+    LogMissed,
     Member,
     PatienceExtended,
     ProbeAnswered,
@@ -62,6 +65,7 @@ from bot.core.phases import TrackerState
 from bot.core.startup_account import account_startup, picture_startup
 from bot.core.startup_end import check_fall, fail_with, finish, order_end
 from bot.core.startup_evidence import check_ranks, check_slowness, take_sample
+from bot.core.startup_gaps import check_reboot, check_sight, note_boot, take_sight, tell_resumed
 from bot.core.startup_lines import take_facts, take_line
 from bot.core.startup_markers import check_markers
 from bot.core.startup_members import read_unit
@@ -70,7 +74,7 @@ from bot.core.startup_setup import ask_again, check_setup, setups_to_keep, take_
 from bot.core.startup_state import MemberState, Plan, Sent, StartupState
 from bot.core.startup_turn import Turn
 from bot.core.startup_view import host_of, unit_of, view_of
-from bot.core.startup_waits import check_limit, check_moved, check_sight, check_silence, check_verb
+from bot.core.startup_waits import check_limit, check_moved, check_silence, check_verb
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
@@ -88,6 +92,7 @@ _CHECKS = (
     check_fall,
     check_ready,
     check_verb,
+    check_reboot,
     check_limit,
     check_slowness,
     check_moved,
@@ -139,8 +144,10 @@ class Startup:
             turn.order(SendVerb(name, self.plan.verb))
         return turn.close(now)
 
-    def resume(self, now: datetime) -> list[Action]:
+    def resume(self, now: datetime, *, away: timedelta | None = None, clean: bool = False) -> list[Action]:
         """After the process that carried this out died: what was ordered and never reported back.
+
+        `away`: since that process was last alive, told once; None: not known. `clean`: it let go in order.
 
         A verb is not among it: whether it arrived is asked of the unit. A probe and a smoke test are only
         questions, and are asked anew. After the verdict: its last orders, of which none is done twice.
@@ -150,11 +157,12 @@ class Startup:
         if turn.is_over:
             order_end(turn, now)
             return turn.close(now)
+        tell_resumed(turn, away, clean=clean, now=now)
         turn.state.silence.bear(now + CATCHING_UP)
         turn.state.silence.unsure = True
         for name, member in turn.state.members.items():
             if member.sent is Sent.UNDERWAY:
-                self._take_unanswered(name, "kimi was restarted before the answer came", now)
+                self._take_unanswered(name, "kimi itself went away before the answer came", now)
         turn.state.proof.out = False
         if self.plan.verb is not Verb.STOP:
             probe(turn, now)
@@ -178,8 +186,10 @@ class Startup:
         turn = self._turn
         match event:
             case LineRead():
+                note_boot(turn, event.member, event.line.boot, now, line=event.line)
                 take_line(turn, event.member, event.line, now)
             case UnitObserved():
+                note_boot(turn, event.member, event.boot, now)
                 member = turn.state.members[event.member]
                 take_facts(turn, event.member, read_unit(self.plan, member, event, now), now)
             case EvidenceSampled() | SetupSeen():
@@ -192,8 +202,8 @@ class Startup:
                 turn.changed = True
             case VerbSent() | VerbRefused() | VerbUnanswered():
                 self._take_verb(event, now)
-            case HostLost() | HostRestored():
-                self._take_sight(event, now)
+            case HostLost() | HostRestored() | LogMissed():
+                take_sight(turn, event, now)
             case PatienceExtended() | UnwatchAsked() | Superseded():
                 self._take_word(event, now)
             case _:
@@ -244,24 +254,6 @@ class Startup:
             "It is not sent again: the unit's InvocationID will tell whether it arrived."
         )
         self._turn.say(Noticed(told))
-
-    # ---- the host -----------------------------------------------------------------------------------------
-
-    def _take_sight(self, event: HostLost | HostRestored, now: datetime) -> None:
-        member, silence = self.state.members[event.member], self.state.silence
-        self._turn.changed = True
-        if isinstance(event, HostLost):
-            member.lost, member.lost_since = event.error, member.lost_since or now
-            silence.pause(now)
-            return
-        if member.lost_told and member.lost_since is not None:
-            away = spell_duration(now - member.lost_since)
-            self._turn.say(Noticed(f"{host_of(event.member)} can be seen again after {away}."))
-        member.lost, member.lost_since, member.lost_told = None, None, False
-        if member.sent in {Sent.ACCEPTED, Sent.UNANSWERED}:
-            member.sent_at = now
-        if all(each.lost is None for each in self.state.members.values()):
-            silence.go_on(now)
 
     def _look_again(self, now: datetime) -> None:
         turn = self._turn

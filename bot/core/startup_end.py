@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.account import Failure
 from bot.core.actions import Close, SetupChanged, UploadPicture, UploadTail, Verdict, VerdictReached
-from bot.core.baseline import phase_key
+from bot.core.baseline import WHOLE, phase_key
 from bot.core.conclusion import Conclusion, conclude, durations_of
 from bot.core.events import Member, Verb
 from bot.core.smoke import speeds_of, usual_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FALL_WAIT = timedelta(seconds=10)  # for the first root error and systemd's result
 ENDED_WAIT = timedelta(seconds=2)  # once systemd has said how the unit ended
+STOPPED_WAIT = timedelta(seconds=5)  # somebody stopped it: a host that goes down is soon out of sight
 SMOKE_WAIT = timedelta(seconds=5)  # for the crash that may stand behind a failed smoke test
 _STRENGTH = {kind: strength for strength, kind in enumerate(Downfall)}
 
@@ -47,14 +48,45 @@ def check_fall(turn: Turn, now: datetime) -> None:
     fall = turn.state.fall
     if fall is None:
         return
+    if _is_blind(turn, fall):
+        return
+    if fall.kind is Downfall.SMOKE and _is_out_of_sight(turn):
+        _forget_smoke(turn)
+        return
     wait = SMOKE_WAIT if fall.kind is Downfall.SMOKE else FALL_WAIT
-    early = fall.ended is not None and now - fall.ended >= ENDED_WAIT and not _may_loop(turn, fall)
+    enough = STOPPED_WAIT if _was_stopped(turn, fall) else ENDED_WAIT
+    early = fall.ended is not None and now - fall.ended >= enough and not _may_loop(turn, fall)
     if not early and now - fall.since < wait:
         return
     likely = turn.suspects.is_proven or turn.suspects.is_likely
     ranks = [each.rank for each in turn.tracker.places()]
     found = killed_cause(turn, fall.member) or (turn.suspects.cause(ranks=ranks) if likely else None)
     fail(turn, conclude(turn.plan, turn.state, fall=fall, found=found, current=turn.current(now)), now)
+
+
+def _is_blind(turn: Turn, fall: Fall) -> bool:
+    """The rest of the story is on a host that cannot be seen; a stop there may be that of the whole host.
+
+    What the engine itself said is enough without it.
+    """
+    member = turn.state.members.get(fall.member) if fall.member is not None else None
+    if member is None or member.lost is None:
+        return False
+    return member.stopping or (fall.ended is None and fall.kind is not Downfall.FATAL)
+
+
+def _was_stopped(turn: Turn, fall: Fall) -> bool:
+    return fall.member is not None and turn.state.members[fall.member].stopping
+
+
+def _is_out_of_sight(turn: Turn) -> bool:
+    return any(member.lost is not None for member in turn.state.members.values())
+
+
+def _forget_smoke(turn: Turn) -> None:
+    """Its way to the engine may be the one that was lost: it is run again when the host is back."""
+    turn.state.fall, turn.changed = None, True
+    turn.state.proof.smoke = turn.state.proof.smoke_asked = turn.state.proof.since = None
 
 
 def _may_loop(turn: Turn, fall: Fall) -> bool:
@@ -157,7 +189,10 @@ def _speeds(turn: Turn) -> dict[str, float]:
 def _durations(turn: Turn, now: datetime) -> dict[str, float]:
     if turn.state.verdict is not Verdict.HEALTHY:
         return {}
-    return durations_of(turn.plan, turn.tracker.phases(), took=elapsed(turn.scene(now)))
+    durations = durations_of(turn.plan, turn.tracker.phases(), took=elapsed(turn.scene(now)))
+    if any(member.boots for member in turn.state.members.values()):
+        durations.pop(WHOLE, None)  # a boot in between is no part of what is usual
+    return durations
 
 
 def _silences(turn: Turn) -> dict[str, float]:

@@ -25,6 +25,7 @@ HELD = timedelta(seconds=10)
 _MOST_HELD = 256
 _LONGEST_HELD = 16_000  # characters of one line: launch arguments are long, and tell the ranks
 _SKEW = timedelta(seconds=5)
+_AGAIN = "it runs again under another InvocationID: something else starts it"
 _BAD_LOADS = {
     "not-found": "systemd has no such unit",
     "masked": "the unit is masked: `systemctl unmask` allows it to start",
@@ -119,7 +120,7 @@ def let_go(plan: Plan, member: MemberState) -> list[LogLine]:
 def read_old_line(plan: Plan, member: MemberState, line: LogLine) -> list[Fact]:
     """The old run's lines: only how it stops."""
     said = read_manager(line) if line.origin is Origin.MANAGER else None
-    stops = plan.verb in {Verb.RESTART, Verb.STOP}
+    stops = plan.verb in {Verb.RESTART, Verb.STOP} and not member.boots  # else it was the shutdown's
     if said is Said.STOPPING and stops:
         return [StopSeen(line.at)]
     if said is Said.FORCED and stops:
@@ -157,14 +158,11 @@ def note_other(member: MemberState, line: LogLine) -> None:
 
 def read_unit(plan: Plan, member: MemberState, event: UnitObserved, now: datetime) -> list[Fact]:
     unit = event.unit
-    rebooted = event.boot is not None and member.boot is not None and event.boot != member.boot
-    member.unit, member.unit_at, member.boot = unit, now, event.boot or member.boot
+    member.unit, member.unit_at = unit, now
     if unit.load in _BAD_LOADS and unit.active != "active":
         return [Hopeless(_BAD_LOADS[unit.load])]
     if plan.verb is Verb.STOP:
         return _read_stop(member, unit, now)
-    if rebooted and member.invocation is not None:
-        return [Fell(Downfall.REPLACED, "the host was rebooted during the start", ended=True)]
     _settle_verb(member, unit, now)
     return _read_start(plan, member, unit, now)
 
@@ -181,7 +179,8 @@ def _read_stop(member: MemberState, unit: UnitState, now: datetime) -> list[Fact
         return [StopDone()]
     again = unit.invocation is not None and bool(member.old) and unit.invocation not in member.old
     if again and unit.job is None and _waited(member, BEFORE_JUDGING, now):
-        return [Hopeless("it runs again under another InvocationID: something else starts it")]
+        why = "host rebooted: the unit came up again with it" if member.boots else _AGAIN
+        return [Hopeless(why)]
     return []
 
 
@@ -229,6 +228,7 @@ def take_start(
         member.sent = Sent.SETTLED
     member.restarts = member.counter = member.exit = member.result = None
     member.stopping = member.limited = False
+    member.rebooted = None
     return StartSeen(at, again=again)
 
 
@@ -255,7 +255,7 @@ def _judge_unstarted(plan: Plan, member: MemberState, unit: UnitState, now: date
     """No new start yet: a unit that cannot have one."""
     idle = unit.down and unit.job is None and not is_between_restarts(unit)
     if plan.verb is Verb.WATCH:
-        if not idle or unit.invocation in member.old:
+        if not idle or unit.invocation in member.old or member.rebooted is not None:
             return []
         return [Hopeless(f"the unit is {unit.active}: there is no startup to follow")]
     sent = member.sent in {Sent.ACCEPTED, Sent.UNANSWERED}
@@ -298,6 +298,8 @@ def is_between_restarts(unit: UnitState) -> bool:
 def not_carried_out(member: MemberState, now: datetime) -> bool:
     """A minute after the verb went out the unit is seen, and neither a start nor a job shows."""
     if member.sent not in {Sent.ACCEPTED, Sent.UNANSWERED} or member.lost is not None or member.unit is None:
+        return False
+    if member.rebooted is not None:  # that has a minute of its own
         return False
     # Seen then, not only before: a process that was starved of time must look once more before it judges.
     seen = member.unit_at is not None and _waited(member, CARRIED_OUT_WITHIN, member.unit_at)

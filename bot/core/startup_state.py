@@ -79,6 +79,7 @@ class Downfall(StrEnum):
     REPLACED = "replaced"  # another start of the unit took the place of the one that was watched
     DOWN = "down"  # the unit ended
     LOOPING = "looping"  # it ended and systemd starts it again by itself
+    REBOOTED = "rebooted"  # its host was, and the other members wait for it in vain
 
 
 @dataclass(slots=True)
@@ -106,7 +107,9 @@ class MemberState:
     unit_at: datetime | None = None
     restarts: int | None = None  # NRestarts when the watched start was first seen
     counter: int | None = None  # restart counter as systemd told it since
-    boot: str | None = None
+    boot: str | None = None  # which the host is in
+    boots: list[str] = field(default_factory=list)  # which it was in before
+    rebooted: datetime | None = None  # since when the start after a boot is waited for
     exit: str | None = None  # systemd's words: "killed, status=9/KILL"
     result: str | None = None  # "signal", "exit-code", "oom-kill", …
     limited: bool = False  # systemd starts it no more: it was started too often
@@ -114,6 +117,8 @@ class MemberState:
     lost: str | None = None
     lost_since: datetime | None = None
     lost_told: bool = False
+    unseen: datetime | None = None  # our clock: from when on its log was not read as it was written
+    missed: datetime | None = None  # the host's clock: up to when it was told that lines are gone
     heard: datetime | None = None  # when its last line arrived
     offset: timedelta | None = None  # our clock minus the host's, latency included
     marked: UnitState | None = None  # as it was at the last progress, to tell what moved since

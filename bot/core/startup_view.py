@@ -60,7 +60,8 @@ def current_phase(scene: Scene) -> tuple[PhaseId, Role]:
     """The phase under way; before the log says anything, the one the verb begins with."""
     if scene.tracker.phases():
         return scene.tracker.current()
-    stopping = scene.plan.verb is Verb.STOP or scene.plan.verb is Verb.RESTART
+    rebooted = any(member.boots for member in scene.state.members.values())
+    stopping = scene.plan.verb is Verb.STOP or (scene.plan.verb is Verb.RESTART and not rebooted)
     return (PhaseId.STOPPING if stopping else PhaseId.PROCESS), Role.TARGET
 
 
@@ -72,7 +73,8 @@ def record_of(scene: Scene, phase: PhaseId, role: Role) -> PhaseRecord | None:
 def time_in_phase(scene: Scene) -> timedelta:
     record = record_of(scene, *current_phase(scene))
     if record is None:
-        return max(_end(scene) - scene.plan.began, timedelta())
+        boots = [each.rebooted for each in scene.state.members.values() if each.rebooted is not None]
+        return max(_end(scene) - max((scene.plan.began, *boots)), timedelta())
     return _took(scene, record)
 
 

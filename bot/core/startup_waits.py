@@ -1,30 +1,28 @@
-"""What waits for time: a verb without effect, a stall, a host out of sight, the end of all patience."""
+"""What waits for time: a verb without effect, a stall, the end of all patience."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bot.core.actions import Noticed, StallReported, UploadStacks
+from bot.core.actions import StallReported, UploadStacks
 from bot.core.readiness import missing_proof
 from bot.core.startup_end import fail_with
 from bot.core.startup_members import not_carried_out
 from bot.core.startup_view import (
     evidence_of,
-    host_of,
     last_moved,
     patience_now,
     record_of,
     time_in_phase,
 )
-from bot.core.words import end_sentence, name_doing, spell_duration
+from bot.core.words import name_doing, spell_duration
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.core.startup_turn import Turn
 
-LOST_TOLD_AFTER = timedelta(seconds=30)
 MOVED_TOLD_AFTER = timedelta(seconds=5)  # what dies says new things too
 
 
@@ -96,13 +94,3 @@ def _stall(turn: Turn, patience: timedelta, now: datetime) -> StallReported:
         last_lines=tuple(turn.state.last_lines),
         evidence=evidence_of(scene),
     )
-
-
-def check_sight(turn: Turn, now: datetime) -> None:
-    for name, member in turn.state.members.items():
-        if member.lost_since is None or member.lost_told or now - member.lost_since < LOST_TOLD_AFTER:
-            continue
-        member.lost_told = True
-        away = spell_duration(now - member.lost_since)
-        told = end_sentence(f"{host_of(name)} has been out of sight for {away}: {member.lost}")
-        turn.say(Noticed(f"{told} Nothing is concluded from that; the watch goes on when it is back."))

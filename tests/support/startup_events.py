@@ -16,6 +16,7 @@ from bot.core.events import (
     HostRestored,
     LineRead,
     LogLine,
+    LogMissed,
     Origin,
     PatienceExtended,
     ProbeAnswered,
@@ -86,6 +87,11 @@ def _manager(text: str, invocation: Any) -> LineRead:
     return LineRead(MEMBER, LogLine(text, text, origin=Origin.MANAGER, invocation=invocation))
 
 
+def _missed(ago: int, lasted: int) -> LogMissed:
+    since = BEGAN - timedelta(seconds=ago)
+    return LogMissed(MEMBER, since, since + timedelta(seconds=lasted))
+
+
 LINES = st.builds(
     _line, st.sampled_from(TEXTS), st.sampled_from(["TP0", "TP1", ""]), INVOCATIONS, st.integers(-500, 500)
 )
@@ -106,6 +112,11 @@ UNITS = st.builds(
     INVOCATIONS,
     st.sampled_from([None, None, 5]),
     st.sampled_from([0, 0, 0, 1]),
+)
+REBOOTS = st.builds(
+    lambda invocation, boot: UnitObserved(MEMBER, replace(RUNNING, invocation=invocation), boot),
+    INVOCATIONS,
+    st.sampled_from(["one", "one", "two"]),
 )
 SAMPLES = st.builds(
     lambda seconds, invocation, read, ranks, shard: EvidenceSampled(
@@ -142,6 +153,8 @@ EVENTS = st.one_of(
         lambda minutes: PatienceExtended(UserId("U7"), BEGAN + timedelta(minutes=minutes)),
         st.integers(0, 60),
     ),
+    REBOOTS,
+    st.builds(_missed, st.integers(-500, 500), st.integers(1, 500)),
     st.just(Ticked()),
     st.just(Ticked()),
 )

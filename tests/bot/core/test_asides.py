@@ -1,4 +1,4 @@
-"""Tests of the replies about changes and markers."""
+"""Tests of the replies about changes and markers, and about what nobody saw."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.actions import Mark, MarkerSeen, SetupChanged, Verdict, VerdictReached
+from bot.core.actions import LogGap, Mark, MarkerSeen, Resumed, SetupChanged, Verdict, VerdictReached
 from bot.core.asides import render_marker, render_setup
 from bot.core.changes import Change, Kind
-from bot.core.events import Member, PhaseId, Role
+from bot.core.events import HostName, Member, PhaseId, Role
 from bot.core.marker import Hit
 from bot.core.render import render_reply
+from bot.core.words import Searched
 from tests.support.slack_messages import assert_sendable, button_values, kinds, preformatted, shown
 from tests.support.startup_views import mark, midway
 
@@ -20,6 +21,8 @@ SINCE = datetime(2026, 5, 28, 18, 2, tzinfo=UTC)
 PARSER = Change(Kind.FLAG, "--tool-call-parser", None, "kimi_k2")
 MEMORY = Change(Kind.FLAG, "--mem-fraction-static", "0.85", "0.82")
 DEBUG = Change(Kind.ENVIRONMENT, "NCCL_DEBUG", "INFO", None)
+HOST = HostName("llm-two")
+THEN = datetime(2026, 5, 29, 12, 3, 10, tzinfo=UTC)
 ONE = Member("llm-two/sglang.service")
 
 
@@ -101,3 +104,45 @@ def test_any_changes_keep_within_slacks_limits(changes: list[Change], stale: boo
 @given(TEXT, st.lists(TEXT, min_size=1, max_size=4), st.integers(0, 10**9))
 def test_any_marker_keeps_within_slacks_limits(name: str, lines: list[str], others: int) -> None:
     assert_sendable(render_marker(MarkerSeen(Hit(name, tuple(lines), 0, others))))
+
+
+def second(at: datetime, fallback: str, *, day: bool = True) -> str:
+    shown = "{date_short_pretty} {time_secs}" if day else "{time_secs}"
+    return f"<!date^{int(at.timestamp())}^{shown}|{fallback} UTC>"
+
+
+def test_an_absence_of_kimi_is_told_with_the_word_that_is_searched_for() -> None:
+    message = render_reply(Resumed(timedelta(seconds=42)), midway())
+    assert_sendable(message)
+    assert message.text.startswith("*resumed* after 42s: kimi itself was away, not the service.")
+    assert [word for word in Searched if word in message.text] == [Searched.RESUMED]
+
+
+def test_what_a_journal_no_longer_holds_is_told_to_the_second_and_how_long_it_is() -> None:
+    until = THEN + timedelta(minutes=6, seconds=31)
+    message = render_reply(LogGap(HOST, THEN, until), midway())
+    assert_sendable(message)
+    span = f"{second(THEN, '29 May 12:03:10')} to {second(until, '12:09:41', day=False)}"
+    assert message.text == (
+        f"The journal of *llm-two* no longer holds {span} (6m31s): "
+        "what was written then is not known. The watch goes on."
+    )
+
+
+def test_a_gap_that_ends_on_another_day_says_which() -> None:
+    until = THEN + timedelta(hours=20)
+    message = render_reply(LogGap(HOST, THEN, until), midway())
+    assert second(until, "30 May 08:03:10") in message.text
+
+
+def test_a_journal_that_holds_nothing_more_and_a_file_begun_anew() -> None:
+    since = second(THEN, "29 May 12:03:10")
+    empty = render_reply(LogGap(HOST, THEN, None), midway())
+    assert empty.text.startswith(f"The journal of *llm-two* holds nothing that was written after {since}: ")
+    file = render_reply(LogGap(HOST, THEN, None, "/var/log/kimi.log"), midway())
+    assert file.text.startswith(
+        f"`/var/log/kimi.log` on *llm-two* was begun anew while nobody read it, after {since}: "
+    )
+    for message in (empty, file):
+        assert_sendable(message)
+        assert not any(word in message.text for word in Searched)

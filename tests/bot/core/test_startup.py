@@ -329,13 +329,19 @@ def test_one_verdict_and_nothing_after_it(verb: Verb, steps: list[tuple[int, Eve
     if verdicts:
         assert isinstance(actions[-1], Close)
     assert len(run.orders(SendVerb)) == (verb is not Verb.WATCH)
-    assert len(run.orders(RunSmoke)) <= 1
+    # Asked again where its way to the engine may have been lost, or where another start takes its place.
+    again = sum(isinstance(event, HostLost) or _has_boot(event) for _, event in steps)
+    assert len(run.orders(RunSmoke)) <= 1 + again
+
+
+def _has_boot(event: Event) -> bool:
+    return isinstance(event, UnitObserved) and event.boot is not None
 
 
 @settings(max_examples=100, deadline=None)
 @given(VERBS, st.one_of(STEPS, roads()))
 def test_sequences_only_grow_and_each_stall_is_told_once(verb: Verb, steps: list[tuple[int, Event]]) -> None:
-    calm = [step for step in steps if not isinstance(step[1], PatienceExtended)]
+    calm = [step for step in steps if not isinstance(step[1], PatienceExtended) and not _has_boot(step[1])]
     run = Run(make_plan(verb=verb, patience=PATIENT))
     play(run, calm)
     assert run.sequences == list(range(1, len(run.sequences) + 1))

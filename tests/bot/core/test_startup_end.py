@@ -161,7 +161,8 @@ def _started_anew_by_hand(run: Run) -> None:
 
 def _rebooted(run: Run) -> None:
     run.observe(boot="one")
-    run.observe(boot="two")
+    run.observe(boot="two", active="inactive", sub="dead", invocation=None, main_pid=0)
+    run.wait(40)
 
 
 def _fatal_and_hanging(run: Run) -> None:
@@ -176,13 +177,13 @@ ENDINGS = (
     Ending("segfault", _segfault, "SIGSEGV", 2),
     Ending("exit status", _exit_one, "exit status 1", 2),
     Ending("clean exit", _clean_exit, "without an error, before it was ready", 2),
-    Ending("stopped by hand", _stopped_by_hand, "stopped outside chat", 2),
+    Ending("stopped by hand", _stopped_by_hand, "stopped outside chat", 5, 4),
     Ending("crash loop, by line", _loop_by_line, "restart counter 3; attempt 4", 2),
     Ending("crash loop, by state", _loop_by_state, "restart counter 1; attempt 2", 2),
     Ending("crash loop, between two looks", _loop_between_two_looks, "restart counter 1", 2),
     Ending("start limit", _start_limit, "exit status 1; systemd refuses to start it", 2),
     Ending("started anew by hand", _started_anew_by_hand, "started anew outside chat", 2),
-    Ending("rebooted", _rebooted, "rebooted", 2),
+    Ending("rebooted", _rebooted, "host rebooted: the unit did not come up", 25, 20),
     Ending("fatal, then nothing", _fatal_and_hanging, "a tensor is missing", 10, 10),
 )
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from bot.core.actions import (
     MovedAgain,
     Noticed,
@@ -16,8 +14,6 @@ from bot.core.actions import (
     Verdict,
 )
 from bot.core.events import (
-    HostLost,
-    HostRestored,
     PatienceExtended,
     PhaseId,
     Rank,
@@ -126,48 +122,6 @@ def test_a_stop_that_drains_for_ever_is_a_stall() -> None:
     run.observe(OLD_RUNNING, active="deactivating", sub="stop-sigterm", job=4)
     run.wait(61)
     assert run.replies(StallReported)[0].phase is PhaseId.STOPPING
-
-
-@pytest.mark.parametrize(
-    "why", ["h: link lost", "h: link lost.", "h: refuses connections; is the port right?"]
-)
-def test_a_host_out_of_sight_is_told_in_whole_sentences(why: str) -> None:
-    run = loading()
-    run.tell(HostLost(MEMBER, why))
-    run.unit = None
-    run.wait(30)
-    told = run.replies(Noticed)[0].sentence
-    assert f"{why.rstrip('.')}{'' if why.endswith('?') else '.'} Nothing is concluded" in told
-
-
-def test_no_stall_while_the_host_is_out_of_sight() -> None:
-    run = loading()
-    run.wait(30)
-    run.tell(HostLost(MEMBER, "link lost"))
-    run.unit = None
-    run.wait(29)
-    assert not run.replies(Noticed)
-    run.wait(1)
-    assert "out of sight for 30s: link lost" in run.replies(Noticed)[0].sentence
-    run.tell(HostLost(MEMBER, "link lost"))
-    run.wait(600)
-    assert len(run.replies(Noticed)) == 1
-    assert not run.replies(StallReported)
-    run.tell(HostRestored(MEMBER))
-    assert "seen again after 10m30s" in run.replies(Noticed)[1].sentence
-    run.wait(29)
-    assert not run.replies(StallReported)
-    run.wait(1)
-    assert len(run.replies(StallReported)) == 1
-
-
-def test_a_short_loss_is_not_told() -> None:
-    run = loading()
-    run.tell(HostLost(MEMBER, "link lost"))
-    run.wait(29)
-    run.tell(HostRestored(MEMBER))
-    assert not run.replies(Noticed)
-    assert run.startup.view(run.now).lost is None
 
 
 def test_giving_up_leaves_the_service_alone() -> None:
