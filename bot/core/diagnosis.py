@@ -309,13 +309,15 @@ class Suspects:
         return list(dict.fromkeys(lines))[:_MOST_LINES]
 
     def _another(self, root: Suspect) -> str | None:
-        """A failure of another kind that does not commonly come of one before it."""
+        """A failure of another kind that does not commonly come of one before it: whose, what, its line."""
         first = find_diagnosis(root.lines, engine=self._name)
         for each in self._others(root):
             known = find_diagnosis(each.lines, engine=self._name)
             if known is None or known.follows or known.id == (first.id if first else UNKNOWN):
                 continue  # of two unknown ones nobody can tell
-            return f"{each.rank}: {each.lines[0]}" if each.rank != MAIN_RANK else each.lines[0]
+            cause = name_cause(each.lines, where=(each.rank, each.phase, each.role), engine=self._name)
+            whose = f"{each.rank}: " if each.rank != MAIN_RANK else ""
+            return f"{whose}{cause.title}: {each.lines[0]}"
         return None
 
     def _others(self, root: Suspect) -> list[Suspect]:

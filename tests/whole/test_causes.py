@@ -60,7 +60,8 @@ async def test_of_two_failures_the_earlier_is_named_and_the_other_mentioned() ->
         told = await failure(practice)
         assert "TP2" in told
         assert "torch.OutOfMemoryError" in told
-        assert "Another failure, apart from it: TP6: safetensors_rust.SafetensorError" in told
+        damaged = "A weight file is damaged or incomplete: safetensors_rust.SafetensorError"
+        assert f"Another failure, apart from it: TP6: {damaged}" in told
         assert "Connection closed by peer" not in told
 
 

@@ -277,7 +277,8 @@ def test_two_failures_apart_the_first_wins_and_the_second_is_told() -> None:
     cause = accuse(log.scheduler_exception("TP5", "OSError: [Errno 5] Input/output error: 'x.bin'")).cause()
     assert cause is not None
     assert (cause.id, cause.rank) == ("gpu-out-of-memory", "TP3")
-    assert cause.also == "TP5: OSError: [Errno 5] Input/output error: 'x.bin'"
+    what = "A file could not be read: input/output error or a stale mount"
+    assert cause.also == f"TP5: {what}: OSError: [Errno 5] Input/output error: 'x.bin'"
     assert "Another failure" in cause.counsel
 
 

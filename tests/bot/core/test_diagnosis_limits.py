@@ -45,7 +45,8 @@ def test_many_failures_are_compared_once_a_kind() -> None:
     log.scheduler_exception("TP5", "OSError: [Errno 5] Input/output error: 'x.bin'")
     cause = accuse(log).cause()
     assert cause is not None
-    assert cause.also == "TP5: OSError: [Errno 5] Input/output error: 'x.bin'"
+    what = "A file could not be read: input/output error or a stale mount"
+    assert cause.also == f"TP5: {what}: OSError: [Errno 5] Input/output error: 'x.bin'"
 
 
 def test_tracebacks_that_nobody_ends_are_not_all_kept() -> None:
