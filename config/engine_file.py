@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import cache, cached_property, lru_cache
@@ -23,6 +23,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 
 from bot.errors import ConfigurationInvalid
 from config.fields import PhaseName, parse_duration
+from config.openings import find_openings
 
 FOLDER = Path(__file__).parent / "engines"
 SURROUNDINGS = Path(__file__).parent / "surroundings.toml"
@@ -173,6 +174,10 @@ class EngineFile(Part):
         """What the text behind the prefix is; None when the file does not know it."""
         return self.reader.read(text)
 
+    def rules(self) -> list[Rule]:
+        """All of them, in the order in which they are tried; those for anywhere behind the others."""
+        return sorted((hit.rule for hit in _in_order(self)), key=lambda rule: rule.line is None)
+
     def rule_of(self, phase: str) -> PhaseRule | None:
         """The phase's rule; None where this engine shows nothing of that phase."""
         return self.reader.by_phase.get(phase)
@@ -220,16 +225,22 @@ class Hit:
 class _Compiled:
     pattern: re.Pattern[str]
     hit: Hit
+    reads: bool  # something out of the line, by its groups
+    openings: frozenset[str] | None  # with one of these a line begins that it matches; None: with anything
+
+    def hit_at(self, match: re.Match[str] | None) -> Hit:
+        return Hit(self.hit.kind, self.hit.rule, self.hit.phase, match)
 
 
 class Reader:
-    """The rules of one engine file as few regular expressions: one for all beginnings, one per literal."""
+    """The rules of one engine file as few regular expressions: one per first character, one per literal."""
 
     def __init__(self, engine: EngineFile) -> None:
-        rules = list(_in_order(engine))
+        rules = [_compile(hit) for hit in _in_order(engine)]
         anchored = [each for each in rules if each.hit.rule.line is not None]
         self._anchored = {f"r{index}": each for index, each in enumerate(anchored)}
-        self._combined = re.compile("|".join(_branch(name, each) for name, each in self._anchored.items()))
+        self._combined = self._combine(None)
+        self._beginnings: dict[str, re.Pattern[str]] = {}  # by the character a text begins with
         anywhere = [each for each in rules if each.hit.rule.anywhere is not None]
         self._anywhere = [(each.hit.rule.has or "", each) for each in anywhere]
         self.by_phase: dict[str, PhaseRule] = {phase.id: phase for phase in engine.phase}
@@ -271,20 +282,34 @@ class Reader:
     def read(self, text: str) -> Hit | None:
         if len(text) > LOOK_HEAD + LOOK_TAIL:  # a redrawn bar has its last state at the end
             text = f"{text[:LOOK_HEAD]}\n{text[-LOOK_TAIL:]}"
-        match = self._combined.match(text)
+        match = (self._beginnings.get(text[:1]) or self._begin_with(text[:1])).match(text)
         if match is not None and match.lastgroup is not None:
             each = self._anchored[match.lastgroup]
-            if not each.pattern.groupindex:
-                return each.hit
-            return replace(each.hit, match=each.pattern.match(text))
+            return each.hit_at(each.pattern.match(text)) if each.reads else each.hit
         for literal, each in self._anywhere:
             if literal in text:
                 last = None
                 for last in each.pattern.finditer(text):  # noqa: B007 - a redrawn bar: the last state counts
                     pass
                 if last is not None:
-                    return replace(each.hit, match=last)
+                    return each.hit_at(last)
         return None
+
+    def _begin_with(self, first: str) -> re.Pattern[str]:
+        """The rules a text with that first character can fall under, about a quarter of all."""
+        if not first or not first.isascii():
+            return self._combined
+        pattern = self._beginnings[first] = self._combine(first)
+        return pattern
+
+    def _combine(self, first: str | None) -> re.Pattern[str]:
+        """In their order: the first one that matches counts."""
+        branches = [
+            _branch(name, each)
+            for name, each in self._anchored.items()
+            if first is None or each.openings is None or first in each.openings
+        ]
+        return re.compile("|".join(branches) or "(?!)")
 
 
 def _branch(name: str, each: _Compiled) -> str:
@@ -292,7 +317,7 @@ def _branch(name: str, each: _Compiled) -> str:
     return f"(?P<{name}>{_NAMED.sub('(?:', each.hit.rule.line or '')})"
 
 
-def _in_order(engine: EngineFile) -> list[_Compiled]:
+def _in_order(engine: EngineFile) -> list[Hit]:
     """First what is cheap and frequent, last what could match too much."""
     groups: list[tuple[Kind, PhaseRule | None, tuple[Rule, ...]]] = [
         (Kind.NOISE, None, engine.noise),
@@ -306,11 +331,13 @@ def _in_order(engine: EngineFile) -> list[_Compiled]:
         groups.append((Kind.PROGRESS, phase, phase.progress))
     groups.append((Kind.HARMLESS, None, engine.harmless))
     groups.append((Kind.FAILURE, None, engine.failure))
-    return [
-        _Compiled(re.compile(rule.line or rule.anywhere or ""), Hit(kind, rule, phase))
-        for kind, phase, rules in groups
-        for rule in rules
-    ]
+    return [Hit(kind, rule, phase) for kind, phase, rules in groups for rule in rules]
+
+
+def _compile(hit: Hit) -> _Compiled:
+    source = hit.rule.line or hit.rule.anywhere or ""
+    pattern = re.compile(source)
+    return _Compiled(pattern, hit, bool(pattern.groupindex), find_openings(source))
 
 
 @cache

@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 
 MOST_BROAD = 2
 _MANY = 10  # `{0,10}` counts as a repetition without bound
-_PIECE = re.compile(
+PIECE = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]"
     r"|\((?:\?(?:[:=!>]|<[=!]|P<\w+>|\(\w+\)|P=\w+|#[^)]*|[aiLmsux-]+:?))?"
     r"|\)|\{\d*,\d*\}|\{\d+\}|[*+?]|.",
@@ -37,7 +37,7 @@ def check_search_pattern(value: str) -> str:
 
 
 def _fault(pattern: str) -> str | None:
-    pieces = [match[0] for match in _PIECE.finditer(pattern)]
+    pieces = [match[0] for match in PIECE.finditer(pattern)]
     groups: list[tuple[bool, bool]] = []  # atomic, and whether something in it is repeated
     repeats, broad = False, 0
     for index, piece in enumerate(pieces):

@@ -29,6 +29,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 # Classes have a capital; the few that have none are named. Code that lost its indentation is no exception.
 _EXCEPTION = re.compile(r"(?:\w+\.)*(?:[A-Z]\w*|(?<=\.)(?:error|gaierror|herror|timeout))(?:: |:?$)")
+_IN_FRAME = '", line '
 _FRAME = re.compile(r'\s*File "[^"]*", line \d+, in \S')
 _DUMPED = re.compile(r'\s*File "[^"]*", line \d+ in \S')  # by faulthandler: without a comma
 _STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
@@ -93,21 +94,31 @@ class Suspects:
         if line.partial:
             return
         failures = self._sort(findings) if findings else []
-        process = str(line.pid or "")
+        if failures or self.state.traces or self._tells(line.reading):
+            self._read(line.reading, str(line.pid or ""), failures, where=(phase, role))
+
+    def _tells(self, reading: str) -> bool:
+        """Whether it can matter though nothing failed in it and no traceback is open."""
+        told = _TRACEBACK in reading or _IN_FRAME in reading
+        return told or (bool(self.state.suspects) and _WHAT in reading)
+
+    def _read(
+        self, reading: str, process: str, failures: list[FailureSaid], *, where: tuple[PhaseId, Role]
+    ) -> None:
         trace = self.state.traces.get(process)
-        if _WHAT in line.reading:
-            self._hear_what(line.reading)
+        if _WHAT in reading:
+            self._hear_what(reading)
         elif failures:
             for each in failures:
                 self._hear_timeout(each)
-                self._accuse(each, process, announces=_TRACEBACK in line.reading, where=(phase, role))
-        elif _TRACEBACK in line.reading:
+                self._accuse(each, process, announces=_TRACEBACK in reading, where=where)
+        elif _TRACEBACK in reading:
             self._open(process)
         else:
-            if '", line ' in line.reading:
-                trace = self._meet_frame(line.reading, process)
+            if _IN_FRAME in reading:
+                trace = self._meet_frame(reading, process)
             if trace is not None:
-                self._read_on(trace, process, self._said(line.reading), where=(phase, role))
+                self._read_on(trace, process, self._said(reading), where=where)
 
     def _sort(self, findings: Sequence[Finding]) -> list[FailureSaid]:
         """The failures among them; anything else but noise shows that those before were survived."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from bot.core.events import InvocationId, Origin
 
@@ -47,6 +47,7 @@ WITHHELD = "[left out by journalctl, which shows a message of 4,096 bytes and mo
 
 _SPOKEN = {"MESSAGE", "_PID", "_TRANSPORT", "_STREAM_ID", "_LINE_BREAK"}  # told by other parts of a LogLine
 KEPT_FIELDS = tuple(name for name in OUTPUT_FIELDS if name not in _SPOKEN)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _BYTE_DEPTH = 2  # a repeated field of byte arrays; no deeper nesting is anything of journald's
 
 
@@ -88,10 +89,14 @@ def read_text(data: bytes) -> str:
 
 def read_time(entry: Entry) -> datetime | None:
     """The host's clock when journald took the entry."""
-    stamp = entry.get("__REALTIME_TIMESTAMP")
+    return read_stamp(entry.get("__REALTIME_TIMESTAMP"))
+
+
+def read_stamp(stamp: object) -> datetime | None:
+    """Microseconds since the epoch, as journald writes them."""
     try:
-        return datetime.fromtimestamp(int(stamp) / 1e6, UTC)  # type: ignore[call-overload]
-    except (TypeError, ValueError, OverflowError, OSError):
+        return _EPOCH + int(stamp) * _MICROSECOND  # type: ignore[call-overload, no-any-return]
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

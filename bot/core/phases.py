@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 _LOUD = (Origin.MANAGER, Origin.JOURNALD)  # about the unit, not from the engine
 _NOISE = NoiseRead()
+_NOTHING: tuple[Finding, ...] = ()
+_NOISE_ALONE: tuple[Finding, ...] = (_NOISE,)
+# Asked of every line; in Python 3.11 an enumeration looks a member up at each mention.
+_SERVICE, _NOISE_KIND, _HARMLESS, _PROGRESS = Origin.SERVICE, Kind.NOISE, Kind.HARMLESS, Kind.PROGRESS
 
 
 @dataclass(slots=True)
@@ -70,21 +74,25 @@ class Tracker:
     def read(self, line: LogLine, *, member: Member, at: datetime) -> tuple[Finding, ...]:
         """What this line tells. `at`: its own time, or that of its arrival."""
         self.spoke = MAIN_RANK
-        if line.origin in _LOUD:
+        if line.origin is not _SERVICE and line.origin in _LOUD:
             return ()
-        found: list[Finding] = []
+        state, found = self.state, _NOTHING
         for said in read_parts(self.engine, line.reading):
-            self.spoke = rank = read_rank(self.state.who, said, pid=line.pid, member=member)
+            self.spoke = rank = read_rank(state.who, said, pid=line.pid, member=member)
             hit = self._reader.read(said.text)
             if hit is None:
-                self.state.unrecognised += 1
-            elif line.partial and hit.kind is not Kind.PROGRESS:
+                state.unrecognised += 1
                 continue
-            elif hit.kind is Kind.NOISE and self.state.ready:
-                found.append(_NOISE)  # most of all lines, once it serves
-            elif hit.kind is not Kind.HARMLESS:
-                self._take(hit, said, _Scene(found, rank, member, at))
-        return tuple(found)
+            kind = hit.kind
+            if kind is _HARMLESS or (line.partial and kind is not _PROGRESS):
+                continue
+            if kind is _NOISE_KIND and state.ready:
+                found = (*found, _NOISE) if found else _NOISE_ALONE  # most of all lines, once it serves
+            else:
+                scene = _Scene([], rank, member, at)
+                self._take(hit, said, scene)
+                found = (*found, *scene.found)
+        return found
 
     def _take(self, hit: Hit, said: Said, scene: _Scene) -> None:
         match hit.kind:

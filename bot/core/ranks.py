@@ -44,10 +44,10 @@ def read_parts(engine: EngineFile, reading: str) -> tuple[Said, ...]:
     if match is None:
         return (_unstamped(engine, reading),)
     tags = match["ranks"]
-    tag = Rank(reader.read_tag(tags)) if tags else None
-    said = Said(reading[match.end() :], tag, True)
-    if match.start() and "%" in reading[: match.start()]:
-        return (Said(reading[: match.start()]), said)
+    begin, end = match.span()
+    said = Said(reading[end:], Rank(reader.read_tag(tags)) if tags else None, True)
+    if begin and "%" in reading[:begin]:
+        return (Said(reading[:begin]), said)
     return (said,)
 
 

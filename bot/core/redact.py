@@ -22,6 +22,7 @@ from bot.core.secret_patterns import (
     NUMBER,
     PATTERNS,
     TRAILING,
+    outline_of,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 LEAST_KNOWN = 6  # characters; a shorter known secret would mask ordinary words
 BLOCK_LINES = 512  # a key block of more lines is none
 BLOCK_SILENCE = 8  # lines in a row that look like no key: the block was never closed
+OUTLINES = 4096  # of lines, that are remembered
+OUTLINED = 512  # characters; a longer line is hardly ever like another
 
 _Span = tuple[int, int]
 _QUOTES = re.compile(r"(?P<quote>\\*[\"'])(?P<v>.*?)(?:(?P=quote))?\Z", re.DOTALL)
@@ -56,10 +59,11 @@ class Redactor:
         written = {form for secret in known if len(secret) >= LEAST_KNOWN for form in _forms(secret)}
         self._known = tuple(sorted(written, key=lambda form: (-len(form), form)))
         self._block: KeyBlock | None = None
+        self._outlines: dict[bytes, bool] = {}  # whether every line of that outline is plain
 
     def redact(self, text: str) -> tuple[str, int]:
         """`text` with its secrets masked, and how many places that were. Masking twice changes nothing."""
-        if text.isprintable() and self.quiet(text):
+        if self.plain(text):
             return text, 0
         return _mask(text, self._spans(text))
 
@@ -104,6 +108,31 @@ class Redactor:
             if secret in text:
                 return False
         return True
+
+    def plain(self, text: str) -> bool:
+        """Printable and quiet: nothing to be done. A log repeats itself in all but its numbers."""
+        if len(text) > OUTLINED:
+            return text.isprintable() and self.quiet(text)
+        try:
+            outline = outline_of(text)
+        except UnicodeEncodeError:
+            return False  # a lone surrogate is not printable
+        plain = self._outlines.get(outline)
+        if plain is None:
+            plain = self._learn(outline)
+        if not plain:
+            return False
+        for secret in self._known:  # noqa: SIM110 - every line comes by here, and a generator costs more
+            if secret in text:
+                return False
+        return True
+
+    def _learn(self, outline: bytes) -> bool:
+        if len(self._outlines) >= OUTLINES:
+            self._outlines.clear()
+        text = outline.decode()
+        plain = self._outlines[outline] = text.isprintable() and GATE.search(text.lower()) is None
+        return plain
 
     def _spans(self, text: str) -> list[_Span]:
         view = _View(text)

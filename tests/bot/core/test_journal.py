@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import FrozenInstanceError, fields, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ from tests.support.journal_entries import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from bot.core.entries import Entry
 
 BAR = "\rLoading safetensors checkpoint shards:  19% Completed | 12/64 [00:11<00:14,  2.45it/s]"
 
@@ -391,3 +394,49 @@ def test_no_bytes_are_too_strange(chunks: list[bytes]) -> None:
     whole = Decoder(Redactor())
     lines = [line for chunk in chunks for line in decoder.feed(chunk)] + decoder.close()
     assert lines == whole.feed(b"".join(chunks)) + whole.close()
+
+
+class CarefulDecoder(Decoder):
+    """Takes no entry the quick way."""
+
+    def _take_plain(self, entry: Entry) -> None:
+        del entry
+
+
+STRANGE = st.dictionaries(
+    FIELD_NAMES | st.just("_TRANSPORT"), JSON | st.sampled_from(["1", "kernel", "\ud800"])
+)
+
+
+@BOUNDED
+@given(rows=st.lists(st.tuples(ENTRIES, STRANGE), max_size=4), resumed=st.integers(0, 8))
+@pytest.mark.usefixtures("limits")
+def test_the_quick_way_gives_what_the_careful_one_does(
+    rows: list[tuple[list[dict[str, Any]], dict[str, Any]]], resumed: int
+) -> None:
+    entries = [{**entry, **strange} for some, strange in rows for entry in [*some, make_entry(99, "same")]]
+    entries += [make_entry(number, f"line {number}") for number in range(9)]
+    seen = tuple(Cursor(make_cursor(number)) for number in range(resumed))
+    position = Position(Cursor(make_cursor(0)), seen, seen[:2]) if resumed else None
+    quick = Decoder(Redactor([SERVER_ARGS_KEY]), position=position)
+    careful = CarefulDecoder(Redactor([SERVER_ARGS_KEY]), position=position)
+    for again in (entries, entries[-9:]):
+        data = "\n".join(map(json.dumps, again)).encode() + b"\n"
+        assert quick.feed(data) == careful.feed(data)
+        assert (quick.position, quick.malformed) == (careful.position, careful.malformed)
+    assert quick.close() == careful.close()
+
+
+def test_a_line_taken_the_quick_way_is_as_frozen_as_any() -> None:
+    first, second = decode(make_entry(1, "one"), make_entry(2, "two"))
+    for line in (first, second):
+        assert type(line) is LogLine
+        assert replace(line, text="another") == LogLine(
+            **{each.name: getattr(line, each.name) for each in fields(line)} | {"text": "another"}
+        )
+        with pytest.raises(FrozenInstanceError):
+            line.text = "another"  # type: ignore[misc]
+
+
+def test_a_draft_has_the_fields_of_a_line() -> None:
+    assert [each.name for each in fields(journal._Draft)] == [each.name for each in fields(LogLine)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.redact import BLOCK_LINES, BLOCK_SILENCE, Redactor
+from bot.core.redact import BLOCK_LINES, BLOCK_SILENCE, OUTLINED, OUTLINES, Redactor
 
 KEY = "K9-tellNobody_77x"
 HF = "hf_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hJ3l"
@@ -235,6 +235,27 @@ def test_no_surroundings_save_a_secret(place: str, before: str, after: str) -> N
 def test_masking_twice_changes_nothing(text: str) -> None:
     once, _ = Redactor().redact(text)
     assert Redactor().redact(once) == (once, 0)
+
+
+NUMBERED = st.lists(
+    st.sampled_from([*PLACES, *LOOKS, *HARMLESS, KEY, "K9", "\ud800", "İ", "\u212a", "\t", "x" * OUTLINED])
+    | st.text(st.sampled_from("tokenhf_-sk:/@0123456789=KEY "), max_size=12)
+).map(" ".join)
+REMEMBERING = Redactor([KEY])
+
+
+@given(text=NUMBERED, digit=st.sampled_from("0179"))
+def test_what_is_remembered_of_an_outline_is_true_of_every_line_of_it(text: str, digit: str) -> None:
+    for each in (text, "".join(digit if letter in "0123456789" else letter for letter in text)):
+        assert REMEMBERING.plain(each) == (each.isprintable() and REMEMBERING.quiet(each))
+
+
+def test_outlines_are_remembered_up_to_a_limit() -> None:
+    redactor = Redactor()
+    for number in range(OUTLINES + 9):
+        word = "".join(chr(ord("a") + int(digit)) for digit in str(number))
+        assert redactor.plain(f"{word} {number}")
+    assert redactor.plain("Decode batch 5") and not redactor.plain("token=5")  # noqa: PT018 - one after the other
 
 
 HOSTILE = """

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.secret_patterns import CUT_OFF, GATE, MASK, NOTHING, PATTERNS
+from bot.core.secret_patterns import CUT_OFF, GATE, MASK, NOTHING, PATTERNS, outline_of
 from tests.bot.core.test_redact import HARMLESS, KEY, LOOKS, PLACES
 
 SECRET_TEXTS = [place.format(KEY).replace("\0", " ") for place in PLACES] + LOOKS
@@ -64,3 +64,14 @@ def test_looking_near_the_words_finds_what_looking_everywhere_finds(text: str) -
     for look in PATTERNS:
         everywhere = [match.span() for match in look.pattern.finditer(text)]
         assert [match.span() for match in look.find(text, text.lower())] == everywhere
+
+
+def test_an_outline_leaves_the_numbers_out() -> None:
+    assert outline_of("TP3: #token: 1234, ok") == outline_of("tp5: #token: 9876, OK") != outline_of("tp5")
+
+
+@given(st.lists(st.sampled_from(SECRET_TEXTS) | st.text(max_size=9), max_size=4).map(" ".join))
+def test_the_gate_finds_the_same_in_an_outline(text: str) -> None:
+    outlined = outline_of(text.encode(errors="replace").decode()).decode()
+    assert bool(GATE.search(outlined.lower())) == bool(GATE.search(text.lower()))
+    assert len(outlined) == len(text)
