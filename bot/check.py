@@ -106,10 +106,13 @@ def _settings(environ: Mapping[str, str], findings: list[Finding]) -> Settings |
 async def _redis(url: str) -> Finding:
     try:
         store = await Store.open(url)
+        try:
+            words = await store.link.describe()
+        finally:
+            await store.close()
     except (ConfigurationInvalid, StoreUnavailable) as error:
         return Finding("redis", good=False, words=str(error))
-    await store.close()
-    return Finding("redis", good=True, words="answers")
+    return Finding("redis", good=True, words=words)
 
 
 async def _slack(configuration: Configuration, settings: Settings) -> list[Finding]:

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
+from config.redis_url import parse_redis_url
+
 _DURATION = re.compile(r"(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?")
 _DURATION_ALLOWED = 'a duration such as "30s", "15m", "2h" or "1h30m", longer than nothing'
 _LONGEST = timedelta(days=7)
@@ -17,7 +19,6 @@ _SERVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{2,20}")
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*", re.IGNORECASE)
-REDIS_SCHEMES = ("redis", "rediss", "unix", "sentinel", "cluster")
 
 
 def parse_duration(text: str) -> timedelta:
@@ -75,16 +76,7 @@ def _http_url(value: str) -> str:
 
 def check_redis_url(value: str) -> str:
     """`value` itself; a ValueError never quotes it, for it may hold a password."""
-    parts = urlsplit(value)
-    if parts.scheme not in REDIS_SCHEMES:
-        raise ValueError("has an unknown scheme; allowed: " + ", ".join(f"{s}://" for s in REDIS_SCHEMES))
-    if parts.scheme in {"redis", "rediss"}:  # the others list several hosts, or none
-        try:
-            valid = parts.port != 0
-        except ValueError:
-            valid = False
-        if not valid:
-            raise ValueError("has no usable port; allowed: 1 to 65535")
+    parse_redis_url(value)
     return value
 
 

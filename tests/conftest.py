@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-pytest_plugins = ["tests.support.redis"]
+pytest_plugins = ["tests.support.redis", "tests.support.redis_many"]
 
 
 def pytest_sessionstart() -> None:

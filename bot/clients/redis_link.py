@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import urlsplit
 
 import structlog
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError
 
 from bot.clients.records import RecordT, Unreadable, dump, load, set_aside
+from bot.clients.redis_attempts import REDIS_ERRORS, explain
+from bot.clients.redis_cluster import ClusterClient
+from bot.clients.redis_sentinel import SentinelClient
 from bot.clients.scripts import SWAP, THREAD_PARTS
 from bot.errors import ConfigurationInvalid, RecordUnreadable, StoreUnavailable
+from config.redis_url import parse_redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
+
+    from config.redis_url import RedisAddress
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -26,10 +33,7 @@ THREADS = "kimi:threads"  # sorted set: threads that may have something to send,
 OPEN = "kimi:open"  # sorted set: operations that may be open, by the time they were first saved
 PARKED = "kimi:parked"  # sorted set: threads that hold parked messages
 UNREADABLE = "kimi:unreadable"  # list
-_UNUSABLE = (
-    "this version cannot use that address; allowed: redis://, rediss:// and unix://. "
-    "Change [redis] url, or KIMI_REDIS_URL, which wins over it."
-)
+_REMEDY = "Change [redis] url, or KIMI_REDIS_URL, which wins over it."
 
 
 def thread_key(thread: str, part: str) -> str:
@@ -45,15 +49,9 @@ def service_key(service: str, part: str) -> str:
     return f"kimi:{{service/{service}}}:{part}"
 
 
-def place_of(url: str) -> str:
-    """The url without what it may carry of a secret."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _make_pool(url: str, *, connections: int, timeout: float) -> BlockingConnectionPool:
+def _single(url: str, *, connections: int, timeout: float) -> Redis:
     # Every command the store sends may run twice, so that a second try is safe.
-    return BlockingConnectionPool.from_url(
+    pool = BlockingConnectionPool.from_url(
         url,
         max_connections=connections,
         timeout=timeout,
@@ -62,39 +60,67 @@ def _make_pool(url: str, *, connections: int, timeout: float) -> BlockingConnect
         health_check_interval=15,
         retry=Retry(ExponentialBackoff(cap=0.2, base=0.05), 2),
     )
+    pool.make_connection()  # type: ignore[no-untyped-call] # an option that nobody knows is found here
+    return Redis.from_pool(pool)
 
 
 class RedisLink:
-    """One pool of connections; every error of Redis leaves here as StoreUnavailable."""
+    """One server, what sentinels watch, or a Cluster; every error leaves here as StoreUnavailable."""
 
     def __init__(self, url: str, *, connections: int = 32, timeout: float = 5.0) -> None:
-        """Connects to nothing yet. ConfigurationInvalid for an address of another kind."""
-        self.place = place_of(url)
+        """Connects to nothing yet. ConfigurationInvalid for an address that cannot be used.
+
+        `timeout`: seconds for a command in all, attempts and redirections and waiting for a connection.
+        """
+        address = _parse(url)
+        self.place = address.place
+        self._timeout = timeout
+        self.redis: Redis
+        self._many: SentinelClient | ClusterClient | None = None
         try:
-            self._pool = _make_pool(url, connections=connections, timeout=timeout)
-        except ValueError as error:
+            if address.kind == "one":
+                self.redis = _single(url, connections=connections, timeout=timeout)
+            else:
+                kind = SentinelClient if address.kind == "sentinel" else ClusterClient
+                self._many = kind(address, connections=connections, timeout=timeout)
+                self.redis = cast("Redis", self._many)  # a Cluster's client takes the same calls
+        except (ValueError, TypeError) as error:
             # redis-py's own words may quote the url; this sentence never does.
-            raise ConfigurationInvalid((f"Redis at {self.place}: {_UNUSABLE}",)) from error
-        self.redis: Redis = Redis.from_pool(self._pool)
-        self._scripts: dict[str, Any] = {}
+            raise ConfigurationInvalid((f"Redis at {self.place}: cannot be used. {_REMEDY}",)) from error
 
     async def ask(self, command: Awaitable[T]) -> T:
         task = asyncio.current_task()
         cancelled = task.cancelling() if task else 0
         try:
-            answer = await command
-        except (RedisError, OSError, TimeoutError) as error:
-            raise StoreUnavailable(f"Redis at {self.place} does not answer: {error}") from error
-        # redis-py sends with asyncio.wait_for, which up to Python 3.11 swallows a cancellation that comes
-        # together with its result: the task would go on for ever.
-        if task and task.cancelling() > cancelled:
-            raise asyncio.CancelledError
-        return answer
+            async with asyncio.timeout(self._timeout):
+                return await command
+        except REDIS_ERRORS as error:  # TimeoutError is one of them
+            words = explain(error, within=self._timeout)
+            raise StoreUnavailable(f"Redis at {self.place} does not answer: {words}") from error
+        finally:
+            # redis-py sends with asyncio.wait_for, which up to Python 3.11 swallows a cancellation that comes
+            # together with its result: the task would go on for ever.
+            if task and task.cancelling() > cancelled:
+                raise asyncio.CancelledError
 
     async def run(self, script: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
-        if script not in self._scripts:
-            self._scripts[script] = self.redis.register_script(script)
-        return await self.ask(self._scripts[script](keys=list(keys), args=list(args)))
+        """The script's answer. Where a replica should have it too, that is waited for, within reason."""
+        return await self.ask(self._run(script, (len(keys), *keys, *args)))
+
+    async def _run(self, script: str, rest: tuple[str | bytes | float, ...]) -> Any:
+        send = self._many.write if self._many else self.redis.execute_command
+        try:
+            return await send("EVALSHA", _digest(script), *rest)
+        except NoScriptError:
+            # Loaded where it runs: in a Cluster, SCRIPT LOAD would need every node to be there.
+            return await send("EVAL", script, *rest)
+
+    async def describe(self) -> str:
+        """That it answers, and what stands behind the address; raises StoreUnavailable."""
+        if self._many is None:
+            await self.ask(self.redis.ping())
+            return "answers"
+        return await self.ask(self._many.describe())
 
     async def close(self) -> None:
         await self.redis.aclose()
@@ -119,3 +145,15 @@ class RedisLink:
     async def unreadable(self) -> list[Unreadable]:
         entries = cast("list[bytes]", await self.ask(self.redis.lrange(UNREADABLE, 0, -1)))
         return [load(Unreadable, entry, key=UNREADABLE) for entry in entries]
+
+
+def _parse(url: str) -> RedisAddress:
+    try:
+        return parse_redis_url(url)
+    except ValueError as error:
+        raise ConfigurationInvalid((f"The address of Redis {error}. {_REMEDY}",)) from error
+
+
+@lru_cache
+def _digest(script: str) -> str:
+    return hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bot.practice.slack import PracticeSlack
+    from tests.support.redis_many import RedisCluster, SentinelGroup
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "kimi.example.toml"
 TOML = """
@@ -180,12 +181,22 @@ async def test_without_redis_or_a_token_the_rest_is_looked_at_all_the_same(
         wrong = await made.wrong()
         assert list(wrong) == ["redis"]
         assert "none.sock" in wrong["redis"]
-        made.environ["KIMI_REDIS_URL"] = "sentinel://db:26379/main"
-        assert "allowed: redis://" in (await made.wrong())["redis"]
+        made.environ["KIMI_REDIS_URL"] = "redis://:word@db/0?db=nothing"
+        assert "KIMI_REDIS_URL" in (await made.wrong())["redis"]
         del made.environ["SLACK_APP_TOKEN"]
         findings = await made.check()
         assert "SLACK_APP_TOKEN is missing" in findings["environment"].words
         assert findings["service kimi-k2.5"].good
+
+
+async def test_of_redis_it_is_told_what_stands_behind_the_address(
+    tmp_path: Path, sentinels: SentinelGroup, redis_cluster: RedisCluster
+) -> None:
+    async with bench(tmp_path, sentinels.url) as made:
+        master = f"master 127.0.0.1:{sentinels.master().port}"
+        assert (await made.check())["redis"].words == f"answers; {master}, 1 replica"
+        made.environ["KIMI_REDIS_URL"] = redis_cluster.url
+        assert (await made.check())["redis"].words == "answers; Cluster of 3 masters, 0 replicas"
 
 
 async def test_of_a_configuration_that_cannot_be_used_every_fault_is_a_row(tmp_path: Path) -> None:

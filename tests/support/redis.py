@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -66,6 +68,16 @@ class RedisServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """It takes connections and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     async def restart(self) -> None:
         """Killed and started again on the same file."""

@@ -1,0 +1,145 @@
+"""What sentinels watch: the master of now, replicas that have what was written, addresses that are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.clients.redis_link import RedisLink
+from bot.errors import StoreUnavailable
+from tests.support.outbox import until
+from tests.support.redis_many import LOOPBACK, MASTER, Node, free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from structlog.typing import EventDict
+
+    from tests.support.redis_many import SentinelGroup
+
+INCREASE = "return redis.call('INCR', KEYS[1])"
+READ = "return redis.call('GET', KEYS[1])"
+
+
+async def test_what_a_script_wrote_is_on_the_replica_when_it_returns(sentinels: SentinelGroup) -> None:
+    link = RedisLink(sentinels.url)
+    replica = next(node for node in sentinels.servers if node is not sentinels.master())
+    for number in range(1, 50):
+        assert await link.run(INCREASE, ["x"]) == number
+        assert replica.line.get("x") == str(number).encode()
+    await link.close()
+
+
+async def test_where_no_replica_answers_work_goes_on(sentinels: SentinelGroup) -> None:
+    link = RedisLink(sentinels.url, timeout=20)
+    replica = next(node for node in sentinels.servers if node is not sentinels.master())
+    os.kill(replica.process.pid, signal.SIGSTOP)
+    try:
+        with capture_logs() as logs:
+            for number in range(1, 20):
+                assert await link.run(INCREASE, ["x"]) == number
+        assert [entry["event"] for entry in logs] == ["redis_replica_behind"], "told once"
+    finally:
+        os.kill(replica.process.pid, signal.SIGCONT)
+    with capture_logs() as logs:
+        await until(lambda: _caught_up(link, logs))
+    await link.close()
+
+
+async def _caught_up(link: RedisLink, logs: Sequence[EventDict]) -> bool:
+    await link.run(INCREASE, ["x"])
+    return "redis_replica_caught_up" in [entry["event"] for entry in logs]
+
+
+async def test_more_at_once_than_there_are_connections(sentinels: SentinelGroup) -> None:
+    link = RedisLink(sentinels.url, connections=3)
+    await asyncio.gather(*(link.run(INCREASE, ["x"]) for _ in range(50)))
+    assert set(await asyncio.gather(*(link.ask(link.redis.get("x")) for _ in range(50)))) == {b"50"}
+    await link.close()
+
+
+async def test_a_cancellation_is_never_swallowed(sentinels: SentinelGroup) -> None:
+    link = RedisLink(sentinels.url)
+    for steps in range(0, 60, 3):
+        task = asyncio.create_task(_forever(link))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=5)
+        assert done, steps
+        assert task.cancelled()
+    assert await link.run("return ARGV[1]", ["x"], "in step") == b"in step"
+    await link.close()
+
+
+async def _forever(link: RedisLink) -> None:
+    await link.run(INCREASE, ["x"])
+    await asyncio.Event().wait()
+
+
+async def test_a_connection_to_a_former_master_is_left(own_sentinels: SentinelGroup) -> None:
+    """It takes writes until it is told that it is master no more; those must not be lost."""
+    link = RedisLink(own_sentinels.url, timeout=20)
+    former = own_sentinels.master()
+    await link.run(INCREASE, ["x"])
+    own_sentinels.sentinels[0].line.execute_command("SENTINEL", "FAILOVER", MASTER)
+    new = await own_sentinels.change(former)
+    assert await link.run(INCREASE, ["x"]) == 2
+    assert new.line.get("x") == b"2"
+    assert f"master 127.0.0.1:{new.port}" in await link.describe()
+    await link.close()
+
+
+async def test_a_master_that_hangs_is_left_within_the_time(own_sentinels: SentinelGroup) -> None:
+    link = RedisLink(own_sentinels.url, timeout=2)
+    await asyncio.gather(*(link.run(INCREASE, ["x"]) for _ in range(8)))  # several connections stand
+    former = own_sentinels.master()
+    os.kill(former.process.pid, signal.SIGSTOP)
+    told = []
+    while True:
+        try:
+            async with asyncio.timeout(4):  # much longer than the link may take
+                assert await link.run(INCREASE, ["x"]) >= 9, "again, where an answer was lost"
+            break
+        except StoreUnavailable as error:
+            told.append(str(error))
+    assert all("sentinel://" in words for words in told)
+    assert own_sentinels.master() is not former
+    await link.close()
+
+
+@pytest.fixture
+def alone() -> Iterator[Node]:
+    """A server that nobody watches."""
+    node = Node(free_ports(1)[0], {"bind": LOOPBACK, "save": '""', "requirepass": "word"})
+    try:
+        node.line.connection_pool.connection_kwargs["password"] = "word"
+        node.start()
+        yield node
+    finally:
+        node.remove()
+
+
+async def test_wrong_addresses_are_told_with_the_way_out(sentinels: SentinelGroup, alone: Node) -> None:
+    listed = sentinels.url.removeprefix("sentinel://").removesuffix(f"/{MASTER}")
+    wrong = {
+        f"sentinel://{listed}/other": "SENTINEL MASTERS",
+        f"sentinel://127.0.0.1:1/{MASTER}": "SENTINEL MASTERS",
+        f"sentinel://u:secret@{listed}/{MASTER}": "user or password",
+        f"sentinel://127.0.0.1:{alone.port}/{MASTER}?sentinel_password=word": "is no sentinel",
+        f"cluster://:word@127.0.0.1:{alone.port}": "is no Cluster",
+        f"cluster://:secret@127.0.0.1:{alone.port}": "user or password",
+        "cluster://:secret@127.0.0.1:1": "cluster://127.0.0.1:1",
+        f"redis://127.0.0.1:{alone.port}": "user or password",
+    }
+    for url, words in wrong.items():
+        link = RedisLink(url, timeout=3 if url.startswith("redis") else 0.5)
+        with pytest.raises(StoreUnavailable, match=words) as caught:
+            await link.describe()
+        assert "secret" not in str(caught.value)
+        await link.close()

@@ -1,0 +1,282 @@
+"""Redis of several servers for tests: a master with a replica and three sentinels, and a Cluster of three."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis import Redis
+from redis.exceptions import RedisError
+
+from bot.practice.redis import find_server
+from tests.support.redis import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOOPBACK = "127.0.0.1"
+SLOTS = 16384
+MASTER = "main"
+_QUIET = {"bind": LOOPBACK, "save": '""', "appendonly": "no", "daemonize": "no"}
+_SWIFT = ("info-period", "200", "ping-period", "100", "ask-period", "100", "publish-period", "200")
+
+
+def free_ports(count: int) -> list[int]:
+    """Each so low that 10,000 above, where the nodes of a Cluster speak, no outgoing connection sits."""
+    with contextlib.ExitStack() as held:
+        found: list[int] = []
+        while len(found) < count:
+            line = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                line.bind((LOOPBACK, 11000 + secrets.randbelow(11000)))
+                found.append(line.getsockname()[1])
+        return found
+
+
+class Node:
+    """One server process on a loopback port, with a folder for its files."""
+
+    def __init__(self, port: int, options: dict[str, str], *words: str) -> None:
+        self.port = port
+        self.folder = Path(tempfile.mkdtemp(prefix="kimi-node-"))
+        lines = {"port": str(port), "dir": str(self.folder), "logfile": str(self.folder / "log")} | options
+        self._file = self.folder / "node.conf"
+        self._file.write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
+        self._words = words
+        self._process: subprocess.Popen[bytes] | None = None
+        self.line: Any = Redis(LOOPBACK, port, socket_timeout=PATIENCE)  # what tests ask it themselves
+
+    def write(self, *lines: str) -> None:
+        with self._file.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    def start(self) -> None:
+        self._process = subprocess.Popen([find_server(), self._file, *self._words])
+        wait_for(self._answers)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.folder / "log").read_text()
+        try:
+            return bool(self.line.ping())
+        except RedisError:
+            return False
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def remove(self) -> None:
+        self.line.close()
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class SentinelGroup:
+    """Two servers, and three sentinels that know each other from the start: their greetings take seconds."""
+
+    def __init__(self) -> None:
+        master, replica, *watching = free_ports(5)
+        self.servers = [
+            Node(master, _QUIET | {"repl-diskless-sync-delay": "0", "min-replicas-to-write": "0"}),
+            Node(replica, _QUIET | {"repl-diskless-sync-delay": "0", "replicaof": f"{LOOPBACK} {master}"}),
+        ]
+        self.sentinels = [Node(port, {"bind": LOOPBACK}, "--sentinel") for port in watching]
+        names = [secrets.token_hex(20) for _ in self.sentinels]
+        for own, node in enumerate(self.sentinels):
+            node.write(
+                f"sentinel myid {names[own]}",
+                f"sentinel monitor {MASTER} {LOOPBACK} {master} 2",
+                f"sentinel down-after-milliseconds {MASTER} 400",
+                f"sentinel failover-timeout {MASTER} 2000",
+                f"sentinel known-replica {MASTER} {LOOPBACK} {replica}",
+            )
+            for other, each in enumerate(self.sentinels):
+                if other != own:
+                    node.write(f"sentinel known-sentinel {MASTER} {LOOPBACK} {each.port} {names[other]}")
+        listed = ",".join(f"{LOOPBACK}:{port}" for port in watching)
+        self.url = f"sentinel://{listed}/{MASTER}"
+
+    def start(self) -> None:
+        for node in self.servers:
+            node.start()
+        # "online" is not enough: what is written goes over from the replica's first acknowledgement on.
+        wait_for(lambda: self.servers[0].line.set("ready", 1) and self.servers[0].line.wait(1, 50))
+        for node in self.sentinels:
+            node.start()
+            node.line.execute_command("SENTINEL", "DEBUG", *_SWIFT)
+        wait_for(lambda: all(self._sees(node) for node in self.sentinels))
+
+    @staticmethod
+    def _sees(sentinel: Node) -> bool:
+        """Ready to carry out a fail-over; an error until the others were heard."""
+        sentinel.line.execute_command("SENTINEL", "CKQUORUM", MASTER)
+        [replica] = sentinel.line.sentinel_slaves(MASTER)
+        return str(replica["master-link-status"]) == "ok"
+
+    def master(self) -> Node:
+        """Whom the sentinels name now."""
+        _, port = self.sentinels[0].line.sentinel_get_master_addr_by_name(MASTER)
+        return next(node for node in self.servers if node.port == int(port))
+
+    async def change(self, former: Node) -> Node:
+        """Wait until they name another than `former`; the new master."""
+        await asyncio.to_thread(wait_for, lambda: self.master() is not former)
+        return self.master()
+
+    def remove(self) -> None:
+        for node in (*self.sentinels, *self.servers):
+            node.remove()
+
+
+class RedisCluster:
+    """Three masters, each with a third of the slots, and no replica."""
+
+    def __init__(self) -> None:
+        options = {
+            "cluster-enabled": "yes",
+            "cluster-config-file": "nodes.conf",
+            "cluster-node-timeout": "1000",
+        }
+        self.nodes = [Node(port, _QUIET | options) for port in free_ports(3)]
+        self.url = "cluster://" + ",".join(f"{LOOPBACK}:{node.port}" for node in self.nodes)
+        self._moved: dict[int, tuple[Node, Node]] = {}
+
+    def start(self) -> None:
+        for number, node in enumerate(self.nodes):
+            node.start()
+            first, last = SLOTS * number // 3, SLOTS * (number + 1) // 3 - 1
+            node.line.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            node.line.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        for node in self.nodes[1:]:
+            node.line.execute_command("CLUSTER", "MEET", LOOPBACK, self.nodes[0].port)
+        wait_for(lambda: all(self._whole(node) for node in self.nodes))
+
+    @staticmethod
+    def _whole(node: Node) -> bool:
+        told: str = node.line.execute_command("CLUSTER", "INFO").decode()
+        return "cluster_state:ok" in told and "cluster_known_nodes:3" in told
+
+    def empty(self) -> None:
+        for slot, (source, _) in list(self._moved.items()):
+            self.give(slot, source)
+        for node in self.nodes:
+            node.line.flushall()
+
+    @staticmethod
+    def _name(node: Node) -> str:
+        return str(node.line.execute_command("CLUSTER", "MYID").decode())
+
+    def owner(self, slot: int) -> Node:
+        for first, last, master, *_ in self.nodes[0].line.execute_command("CLUSTER SLOTS"):
+            if first <= slot <= last:
+                return next(node for node in self.nodes if node.port == master[1])
+        raise AssertionError(f"nobody has slot {slot}")
+
+    def another(self, node: Node) -> Node:
+        return next(each for each in self.nodes if each is not node)
+
+    # The steps of `redis-cli --cluster reshard`, to stop between them.
+
+    def open(self, slot: int, source: Node, target: Node) -> None:
+        target.line.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", self._name(source))
+        source.line.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", self._name(target))
+
+    def carry(self, slot: int, source: Node, target: Node) -> int:
+        """The keys that are in the slot go over; how many."""
+        keys = source.line.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000)
+        if keys:
+            source.line.execute_command(
+                "MIGRATE", LOOPBACK, target.port, "", 0, 5000, "REPLACE", "KEYS", *keys
+            )
+        return len(keys)
+
+    def give(self, slot: int, target: Node) -> None:
+        """All of a slot to `target`, keys first."""
+        source = self.owner(slot)
+        if source is not target:
+            self.open(slot, source, target)
+            self.carry(slot, source, target)
+            self.close(slot, source, target)
+
+    def close(self, slot: int, source: Node, target: Node) -> None:
+        first = self._moved.get(slot, (source, target))[0]
+        for node in (target, source, *self.nodes):
+            node.line.execute_command("CLUSTER", "SETSLOT", slot, "NODE", self._name(target))
+        self._moved[slot] = (first, target)
+        if first is target:
+            del self._moved[slot]
+
+    def remove(self) -> None:
+        for node in self.nodes:
+            node.remove()
+
+
+def wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with contextlib.suppress(RedisError, ValueError, KeyError):
+            if condition():
+                return
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.02)
+
+
+def _serve_sentinels() -> Iterator[SentinelGroup]:
+    group = SentinelGroup()
+    try:
+        group.start()
+        yield group
+    finally:
+        group.remove()
+
+
+@pytest.fixture(scope="session")
+def shared_sentinels() -> Iterator[SentinelGroup]:
+    yield from _serve_sentinels()
+
+
+@pytest.fixture
+def sentinels(shared_sentinels: SentinelGroup) -> SentinelGroup:
+    """Emptied; its servers stay up: for a fail-over there is `own_sentinels`."""
+    shared_sentinels.master().line.flushall()
+    return shared_sentinels
+
+
+@pytest.fixture
+def own_sentinels() -> Iterator[SentinelGroup]:
+    """Of this test alone: its servers may be killed."""
+    yield from _serve_sentinels()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[RedisCluster]:
+    cluster = RedisCluster()
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.remove()
+
+
+@pytest.fixture
+def redis_cluster(shared_cluster: RedisCluster) -> RedisCluster:
+    """Emptied, each slot where it was at first."""
+    shared_cluster.empty()
+    return shared_cluster
