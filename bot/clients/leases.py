@@ -68,6 +68,7 @@ class Leases:
         self._emptied: list[Callable[[], None]] = []
         self._told_of: bytes | None = None  # the epoch whose end the listeners have heard of
         self._signed = False
+        self._closed = False
 
     def subscribe_lost(self, listener: Callable[[Lease], None]) -> None:
         """`listener` hears of each lease that another process took."""
@@ -106,8 +107,8 @@ class Leases:
         return value is not None and not is_dead(_owner_of(value))
 
     async def run(self) -> None:
-        """For ever: renews what is held, gives this process's sign of life, looks whether Redis is empty."""
-        while True:
+        """Until closed: renews what is held, gives the sign of life, looks whether Redis came back empty."""
+        while not self._closed:
             began = time.monotonic()
             try:
                 async with asyncio.timeout(self.seconds):
@@ -156,6 +157,7 @@ class Leases:
 
     async def close(self) -> None:
         """Lets go of everything, and of the sign of life; without a word where Redis is gone."""
+        self._closed = True
         with suppress(StoreUnavailable):
             for held in list(self._held.values()):
                 await self.let_go(held.lease)
@@ -209,6 +211,8 @@ class Leases:
             listener()
 
     async def _sign(self) -> None:
+        if self._closed:
+            return
         redis, self._signed = self._link.redis, True
         await self._link.ask(redis.set(_process(self.owner), "alive", px=int(self.seconds * 1000)))
         await self._link.ask(redis.zadd(PROCESSES, {self.owner: time.time()}))

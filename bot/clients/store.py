@@ -183,7 +183,10 @@ class Store:
         check_fence(answer, operation.operation)
         if operation.closed:
             await self._settle(operation)
-        return await self.take(holder) if holder is not None and not operation.closed else None
+            return None
+        # Another process may have looked between the two, and dropped the entry that led to no record.
+        await self._index(operation)
+        return await self.take(holder) if holder is not None else None
 
     async def operation(self, operation: OperationId) -> Operation | None:
         return await read_operation(self.link, operation)
@@ -347,7 +350,8 @@ class Store:
     async def _settle(self, operation: Operation) -> None:
         await self._history.keep(operation)
         await self.release(operation.service, operation.operation)
-        await self.link.ask(self.link.redis.zrem(OPEN, operation.operation))
+        if not operation.owed:
+            await self.link.ask(self.link.redis.zrem(OPEN, operation.operation))
 
     async def _forget_open(self, operation: OperationId, score: float) -> None:
         """The record is not there: it is just being saved, or never will be."""

@@ -61,7 +61,8 @@ async def _prune_history(link: RedisLink, service: ServiceName, horizon: float, 
 
 async def drop_operation(link: RedisLink, operation: str) -> None:
     """All that is known of a closed one; what is still to be sent for it stays."""
-    await link.run(DROP, thread_keys(operation))
+    if await link.run(DROP, thread_keys(operation)) == b"dropped":
+        await link.ask(link.redis.delete(thread_key(operation, "seen")))
 
 
 async def _prune_parked(link: RedisLink, horizon: float, *, most: int) -> None:

@@ -14,7 +14,9 @@ from bot.clients.identity import is_dead, new_owner
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SAY = "from bot.clients.identity import new_owner; import sys; print(new_owner(), flush=True); sys.stdin.read()"
+SAY = (
+    "from bot.clients.identity import new_owner; import sys; print(new_owner(), flush=True); sys.stdin.read()"
+)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from bot.clients.records import Address, dump
-from bot.clients.redis_link import OPEN, service_key, thread_key
+from bot.clients.records import Address
+from bot.clients.redis_link import OPEN, thread_key
 from bot.clients.store import Store
 from bot.core.events import MessageTs, OperationId
 from bot.errors import StoreUnavailable
@@ -48,35 +48,6 @@ async def test_open_operations_come_oldest_first(store: Store) -> None:
     assert [found.operation for found in await store.open_operations()] == ["c", "b", "a"]
 
 
-async def test_one_of_many_takes_the_lock(store: Store) -> None:
-    answers = await asyncio.gather(*(store.take(holder(f"op{number}")) for number in range(20)))
-    assert answers.count(None) == 1
-    winner = await store.holder(SERVICE)
-    assert all(answer in (None, winner) for answer in answers)
-
-
-async def test_taking_again_is_no_conflict_with_oneself(store: Store) -> None:
-    assert await store.take(holder()) is None
-    assert await store.take(holder()) is None
-
-
-async def test_only_who_holds_it_releases_it(store: Store) -> None:
-    await store.take(holder("op1"))
-    await store.release(SERVICE, OperationId("op2"))
-    assert await store.holder(SERVICE) == holder("op1")
-    await store.release(SERVICE, OperationId("op1"))
-    assert await store.holder(SERVICE) is None
-    await store.release(SERVICE, OperationId("op1"))
-
-
-async def test_the_holder_tells_the_present(store: Store) -> None:
-    await store.take(holder())
-    await store.save(operation(headline="graphs, 3/8"))
-    held = await store.take(holder("op2"))
-    assert held is not None
-    assert held.headline == "graphs, 3/8"
-
-
 async def test_finishing_releases_and_goes_into_history(store: Store) -> None:
     await store.take(holder())
     await store.save(operation())
@@ -90,81 +61,6 @@ async def test_finishing_releases_and_goes_into_history(store: Store) -> None:
 async def test_an_open_operation_cannot_be_finished(store: Store) -> None:
     with pytest.raises(ValueError, match="op1"):
         await store.finish(operation())
-
-
-async def test_history_is_newest_first_and_limited(store: Store) -> None:
-    for number in range(4):
-        closed = BEGAN + timedelta(minutes=number)
-        await store.finish(operation(f"op{number}", closed=closed))
-    assert [found.operation for found in await store.history(SERVICE, 3)] == ["op3", "op2", "op1"]
-
-
-async def finish_all(store: Store, count: int) -> None:
-    for number in range(count):
-        closed = BEGAN + timedelta(minutes=number)
-        state = {"account": f'{{"took": {number}}}', "state": "x" * 10_000}
-        await store.finish(operation(f"op{number}", closed=closed, verdict="healthy", **state))
-
-
-async def test_the_past_is_read_at_once_and_without_the_operations(store: Store) -> None:
-    await finish_all(store, 4)
-    asked: list[str] = []
-    execute: Any = store.link.redis.execute_command
-
-    async def count(*arguments: Any, **options: Any) -> Any:
-        asked.append(arguments[0])
-        return await execute(*arguments, **options)
-
-    await store.past(SERVICE, 3)  # the script is known from here on
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.link.redis, "execute_command", count)
-        past = await store.past(SERVICE, 3)
-    assert asked == ["EVALSHA"]
-    assert [(each.operation, each.account) for each in past] == [
-        (f"op{number}", f'{{"took": {number}}}') for number in (3, 2, 1)
-    ]
-    assert len(dump(past[0])) < 1_000
-
-
-async def test_the_past_leads_to_its_thread(store: Store) -> None:
-    await store.save(operation(), [root()])
-    claim = await store.queue.claim("op1", "me", 5)
-    assert claim is not None
-    address = Address(channel=CHANNEL, ts=MessageTs("1.2"), permalink="https://s/p1")
-    await store.queue.accept(claim, "me", address)
-    await store.finish(operation(**CLOSED))
-    assert [past.link for past in await store.past(SERVICE, 5)] == ["https://s/p1"]
-
-
-async def test_an_operation_of_before_is_read_whole_once(store: Store) -> None:
-    """An older process knew of no account apart from the operation."""
-    await finish_all(store, 2)
-    expected, key = await store.past(SERVICE, 5), service_key(SERVICE, "past")
-    await store.link.redis.delete(key)
-    assert await store.past(SERVICE, 5) == expected
-    await store.link.redis.delete(thread_key("op0", "operation"), thread_key("op1", "operation"))
-    assert await store.past(SERVICE, 5) == expected
-    await store.link.redis.delete(key)
-    assert await store.past(SERVICE, 5) == []
-
-
-async def test_an_unreadable_account_is_set_aside_and_made_anew(store: Store) -> None:
-    await finish_all(store, 1)
-    expected = await store.past(SERVICE, 5)
-    await store.link.redis.hset(service_key(SERVICE, "past"), "op0", "rubbish")
-    assert await store.past(SERVICE, 5) == expected
-    (aside,) = await store.unreadable()
-    assert (aside.raw, aside.key.split()[-1]) == ("rubbish", "op0")
-
-
-async def test_the_oldest_go_from_history_with_their_accounts(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.clients.store_history.HISTORY", 3)
-    await finish_all(store, 5)
-    assert [past.operation for past in await store.past(SERVICE, 10)] == ["op4", "op3", "op2"]
-    assert await store.link.redis.hlen(service_key(SERVICE, "past")) == 3
-    assert await store.link.redis.zcard(service_key(SERVICE, "history")) == 3
 
 
 @pytest.mark.parametrize("who", ["open_operations", "take"])
@@ -255,12 +151,6 @@ async def test_an_unreadable_operation_is_set_aside_and_told(store: Store) -> No
     assert await store.open_operations() == []
     (aside,) = await store.unreadable()
     assert aside.raw == '{"schema_version": 9}'
-
-
-async def test_an_unreadable_lock_does_not_hold_for_ever(store: Store) -> None:
-    await store.link.redis.set(service_key(SERVICE, "lock"), b"rubbish")
-    assert await store.take(holder()) is None
-    assert len(await store.unreadable()) == 1
 
 
 async def test_everything_survives_a_killed_redis(own_redis: RedisServer) -> None:
