@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from handlers import actions, commands, home, mentions, views
-from handlers.dialogue import Dialogue
+from handlers.intents import Intents
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-def register(app: AsyncApp, parts: Parts) -> None:
-    """Binds every handler to `app`."""
-    dialogue = Dialogue(parts)
-    commands.register(app, parts, dialogue)
-    mentions.register(app, parts, dialogue)
-    actions.register(app, parts, dialogue)
-    views.register(app, parts, dialogue)
+def register(app: AsyncApp, parts: Parts) -> Intents:
+    """Binds every handler to `app`. What is returned must look now and then for what dead processes left."""
+    intents = Intents(parts)
+    commands.register(app, intents)
+    mentions.register(app, parts, intents)
+    actions.register(app, parts, intents)
+    views.register(app, parts, intents)
     home.register(app, parts)
 
     @app.error
     async def failed(error: Exception, body: dict[str, Any]) -> None:
         log.error("handler_failed", kind=body.get("type", body.get("command")), exc_info=error)
+
+    return intents

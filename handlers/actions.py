@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bot.core.answers import render_question, render_sentence
+from bot.clients.records import Intent
+from bot.core.answers import REDIS_GONE, render_question, render_sentence
 from bot.core.command import Command, Word
 from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
-from handlers.dialogue import Speaker
+from bot.errors import StoreUnavailable
+from handlers.dialogue import COMMAND, UNREADABLE
+from handlers.turns import Speaker, Turn
 from handlers.voices import EphemeralVoice, ModalVoice, PressVoice
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncRespond
 
-    from handlers.dialogue import Dialogue
+    from bot.core.blocks import Message
+    from handlers.intents import Intents
     from handlers.parts import Parts
     from handlers.voices import Voice
 
@@ -32,6 +36,7 @@ _PLAIN = {
     "stop": Word.STOP,
     "reload": Word.RELOAD,
 }
+_LONGER = 30  # minutes
 _CONFIRMABLE = {"restart": Word.RESTART, "start": Word.START, "stop": Word.STOP}
 
 
@@ -47,7 +52,7 @@ class Press:
     minutes: int | None
 
 
-def register(app: AsyncApp, parts: Parts, dialogue: Dialogue) -> None:
+def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
     @app.action(_ASK)
     async def ask(ack: AsyncAck, body: dict[str, Any], action: dict[str, Any]) -> None:
         await ack()
@@ -60,28 +65,47 @@ def register(app: AsyncApp, parts: Parts, dialogue: Dialogue) -> None:
     async def press(
         ack: AsyncAck, respond: AsyncRespond, body: dict[str, Any], action: dict[str, Any]
     ) -> None:
+        pressed = read_press(action)
+        intent = read_intent(body, pressed, owner=intents.owner)
+        said, first, gone = _answer_at_once(intent, pressed), False, False
+        try:
+            first = said is None and await intents.keep(intent)
+        except StoreUnavailable:
+            said, gone = render_sentence(REDIS_GONE), True
         await ack()
-        work = _answer(
-            dialogue,
-            read_press(action),
-            token=body["trigger_id"],
-            speaker=read_speaker(body),
-            voice=choose_voice(parts, respond, body),
-        )
-        parts.tasks.spawn("press", work)
+        # Where Redis is away a question stays: its button can be pressed again.
+        voice = choose_voice(parts, respond, body, replace=not gone)
+        if first:
+            intents.begin(intent, voice)
+        elif said is not None:
+            parts.tasks.spawn("press", Turn(parts, intent, voice).tell(said))
 
 
-async def _answer(dialogue: Dialogue, press: Press, *, token: str, speaker: Speaker, voice: Voice) -> None:
+def _answer_at_once(intent: Intent, press: Press) -> Message | None:
+    """What needs nothing to be done."""
     if press.verb == "cancel":
-        await voice.tell(render_sentence("Cancelled. Nothing was done."))
-    elif press.verb == "wait" and press.operation is not None:
-        longer = timedelta(minutes=press.minutes or 30)
-        await dialogue.keep_waiting(press.operation, longer, token=token, speaker=speaker, voice=voice)
-    elif (command := read_command(press)) is not None:
-        # Each of these buttons asked before it acted, by Slack's own dialogue or as a question in words.
-        await dialogue.obey(command, token=token, speaker=speaker, voice=voice, confirmed=True)
-    else:
-        await voice.tell(render_sentence("I cannot read this button any more. Type the command instead."))
+        return render_sentence("Cancelled. Nothing was done.")
+    nothing = intent.command is None and intent.minutes is None
+    return render_sentence(UNREADABLE) if nothing else None
+
+
+def read_intent(body: dict[str, Any], press: Press, *, owner: str) -> Intent:
+    """Each of these buttons asked before it acted, by Slack's own dialogue or as a question in words."""
+    speaker, command = read_speaker(body), read_command(press)
+    container = body.get("container", {})
+    return Intent(
+        token=body["trigger_id"],
+        owner=owner,
+        at=datetime.now(UTC),
+        user=speaker.user,
+        channel=speaker.channel,
+        thread_ts=speaker.thread_ts,
+        command=None if command is None else COMMAND.dump_json(command).decode(),
+        confirmed=True,
+        operation=press.operation,
+        minutes=press.minutes or _LONGER if press.verb == "wait" and press.operation is not None else None,
+        view=container["view_id"] if container.get("type") == "view" else None,
+    )
 
 
 def read_press(action: dict[str, Any]) -> Press:
@@ -137,13 +161,13 @@ def _own_thread(body: dict[str, Any]) -> str | None:
     return str(thread) if thread else None
 
 
-def choose_voice(parts: Parts, respond: AsyncRespond, body: dict[str, Any]) -> Voice:
+def choose_voice(parts: Parts, respond: AsyncRespond, body: dict[str, Any], *, replace: bool) -> Voice:
     """A question asked in private is replaced by its answer; in a thread the answer stands in the thread."""
     container = body.get("container", {})
     if container.get("type") == "view":
         return ModalVoice(None, parts.client, container["view_id"])
     if container.get("is_ephemeral"):
-        return PressVoice(respond, replace=True)
+        return PressVoice(respond, replace=replace)
     thread = _own_thread(body)
     if thread and "channel" in body:
         return EphemeralVoice(parts.client, body["channel"]["id"], body["user"]["id"], thread)

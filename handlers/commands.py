@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bot.clients.records import Intent
 from bot.core.events import ChannelId, UserId
-from handlers.dialogue import GRACE, Speaker
 from handlers.voices import SlashVoice
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncRespond
 
-    from handlers.dialogue import Dialogue
-    from handlers.parts import Parts
+    from handlers.intents import Intents
 
 COMMAND = "/kimi"
 
 
-def register(app: AsyncApp, parts: Parts, dialogue: Dialogue) -> None:
+def register(app: AsyncApp, intents: Intents) -> None:
     @app.command(COMMAND)
     async def hear(ack: AsyncAck, respond: AsyncRespond, body: dict[str, Any]) -> None:
-        voice = SlashVoice(ack, respond)
-        speaker = Speaker(UserId(body["user_id"]), ChannelId(body["channel_id"]))
-        work = dialogue.hear(body.get("text", ""), token=body["trigger_id"], speaker=speaker, voice=voice)
-        # A quick answer comes with the acknowledgement; a slow one follows it.
-        await asyncio.wait({parts.tasks.spawn("command", work)}, timeout=GRACE)
-        await voice.acknowledge()
+        intent = Intent(
+            token=body["trigger_id"],
+            owner=intents.owner,
+            at=datetime.now(UTC),
+            user=UserId(body["user_id"]),
+            channel=ChannelId(body["channel_id"]),
+            words=body.get("text", ""),
+        )
+        await intents.receive(intent, SlashVoice(ack, respond))

@@ -1,14 +1,13 @@
-"""The one path behind commands, mentions, buttons and modals: once only, parse, judge, do, answer."""
+"""The one path behind commands, mentions, buttons and modals: parse, judge, do, answer."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, assert_never
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
 from bot.core.access import (
     ALWAYS_ALLOWED,
@@ -21,90 +20,127 @@ from bot.core.access import (
     visible_services,
 )
 from bot.core.answers import (
+    render_begun,
     render_busy,
     render_confirmation,
     render_help,
+    render_late,
     render_logs_coming,
     render_refusal,
     render_sentence,
     render_started,
     render_status,
 )
-from bot.core.command import Command, Misunderstood, Word, parse_command
-from bot.core.events import ChannelId, MessageTs, ServiceName, UserId, Verb
-from bot.core.request import Busy, Declined, NeedsConfirmation, Request, Started
+from bot.core.command import ACTING, Command, Misunderstood, Outcome, Word, parse_command
+from bot.core.events import ServiceName, UserId, Verb
+from bot.core.request import Busy, Declined, NeedsConfirmation, Request, Started, operation_of
 from bot.core.retrospect import render_history, render_why
 from bot.core.words import count, spell_duration
-from bot.errors import KimiError, StoreUnavailable
+from handlers.turns import Speaker, Turn, ending
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
     from bot.core.events import OperationId
     from handlers.parts import Parts
-    from handlers.voices import Voice
 
 log = structlog.get_logger()
 
-GRACE = 0.8  # seconds an acknowledgement waits for its answer; Slack gives up after 3
-_REMEMBERED = 3600  # seconds; Slack repeats an event for some minutes
+COMMAND = TypeAdapter(Command)
+UNREADABLE = "I cannot read this button any more. Type the command instead."
+_OVER = "That startup is over."
 _LONGEST_WAIT = timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Speaker:
-    """Who speaks, and where. `channel` None: in the bot's own Home tab or its modals."""
-
-    user: UserId
-    channel: ChannelId | None
-    thread_ts: MessageTs | None = None
+_BEGINNING = frozenset({Word.RESTART, Word.START, Word.STOP, Word.WATCH})  # these leave a record of their own
 
 
 class Dialogue:
-    """Every method here is the work of one supervised task: whatever goes wrong ends in it, and is told."""
+    """Each turn is the work of one supervised task: whatever goes wrong ends in it, and is told."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    async def hear(self, text: str, *, token: str, speaker: Speaker, voice: Voice) -> None:
-        """Words, wherever they were typed; `token` is Slack's id of this one utterance."""
-        async with _ending(voice, speaker):
-            if not await self._parts.store.first_time(token, _REMEMBERED):
-                return
-            parsed = await self._parse(text, speaker)
-            if isinstance(parsed, Denied):
-                await _refuse(parsed, speaker, voice)
-            elif isinstance(parsed, Misunderstood):
-                await voice.tell(render_sentence(parsed.sentence))
-            else:
-                await self._obey(parsed, speaker=speaker, voice=voice, confirmed=False)
+    async def answer(self, turn: Turn) -> None:
+        """Do what was asked for, as far as this person may, and answer."""
+        async with ending(turn):
+            intent = turn.intent
+            if intent.decided:
+                await turn.repeat(intent.decided)
+            elif intent.minutes is not None:
+                await self._keep_waiting(turn, intent.operation, timedelta(minutes=intent.minutes))
+            elif await self._understand(turn):
+                await self._obey(turn)
 
-    async def obey(
-        self, command: Command, *, token: str, speaker: Speaker, voice: Voice, confirmed: bool
-    ) -> None:
-        """A command that a button or a modal stands for."""
-        async with _ending(voice, speaker):
-            if await self._parts.store.first_time(token, _REMEMBERED):
-                await self._obey(command, speaker=speaker, voice=voice, confirmed=confirmed)
+    async def decline(self, turn: Turn) -> None:
+        """What comes too late to be done: who asked learns so; a question is not answered so late."""
+        async with ending(turn):
+            intent = turn.intent
+            if intent.decided:
+                await turn.repeat(intent.decided)
+            elif intent.minutes is not None:
+                await self._tell_late(turn, "keep waiting", certain=False)
+            elif await self._understand(turn, aloud=False):
+                await self._decline(turn)
 
-    async def keep_waiting(
-        self, operation: OperationId, longer: timedelta, *, token: str, speaker: Speaker, voice: Voice
-    ) -> None:
-        async with _ending(voice, speaker):
-            if not await self._parts.store.first_time(token, _REMEMBERED):
-                return
-            record = await self._parts.store.operation(operation)
-            span = min(longer, _LONGEST_WAIT)
-            if record is None:
-                await voice.tell(render_sentence("That startup is over."))
-                return
-            denied = await self._judge(Word.UNWATCH, record.service, speaker, starter=record.by)
-            if denied is not None:
-                await _refuse(denied, speaker, voice)
-                return
-            waits = await self._parts.startups.keep_waiting(operation, speaker.user, span)
-            told = f"Waiting {spell_duration(span)} longer." if waits else "That startup is over."
-            await voice.tell(render_sentence(told))
+    async def _decline(self, turn: Turn) -> None:
+        command = turn.command
+        if command is None or command.verb not in ACTING:
+            return
+        said = " ".join(filter(None, (command.verb, command.service)))
+        if command.verb not in _BEGINNING:
+            await self._tell_late(turn, said, certain=False)
+            return
+        operation = operation_of(turn.intent.token)
+        if await self._parts.store.operation(operation) is None:
+            await self._tell_late(turn, said, certain=True)
+            return
+        address = await self._parts.store.address(operation)
+        message = render_begun(said, None if address is None else address.permalink)
+        await turn.conclude(message, Outcome.STARTED, operation=operation)
+
+    async def _tell_late(self, turn: Turn, said: str, *, certain: bool) -> None:
+        age = datetime.now(UTC) - turn.intent.at
+        await turn.conclude(render_late(said, age, certain=certain), Outcome.LATE)
+
+    async def _understand(self, turn: Turn, *, aloud: bool = True) -> bool:
+        """False: there is nothing to do, which was told if `aloud`."""
+        if turn.intent.command is not None:
+            return await self._read(turn, turn.intent.command, aloud=aloud)
+        parsed = await self._parse(turn.intent.words or "", turn.speaker)
+        if isinstance(parsed, Command):
+            turn.command = parsed
+            return True
+        if not aloud:
+            return False
+        if isinstance(parsed, Denied):
+            await _refuse(parsed, turn)
+        else:
+            await turn.tell(render_sentence(parsed.sentence))
+        return False
+
+    async def _read(self, turn: Turn, json: str, *, aloud: bool) -> bool:
+        try:
+            turn.command = COMMAND.validate_json(json)
+        except ValidationError as error:  # an older process wrote it, or a newer one
+            log.warning("command_unreadable", error=str(error))
+            if aloud:
+                await turn.tell(render_sentence(UNREADABLE))
+            return False
+        return True
+
+    async def _keep_waiting(self, turn: Turn, operation: OperationId | None, longer: timedelta) -> None:
+        record = None if operation is None else await self._parts.store.operation(operation)
+        span = min(longer, _LONGEST_WAIT)
+        if record is None:
+            await turn.conclude(render_sentence(_OVER), Outcome.NOTHING)
+            return
+        turn.service = record.service
+        denied = await self._judge(Word.UNWATCH, record.service, turn.speaker, starter=record.by)
+        if denied is not None:
+            await _refuse(denied, turn)
+            return
+        waits = await self._parts.startups.keep_waiting(record.operation, turn.intent.user, span)
+        told = f"Waiting {spell_duration(span)} longer." if waits else _OVER
+        await turn.conclude(render_sentence(told), Outcome.DONE if waits else Outcome.NOTHING)
 
     async def _parse(self, text: str, speaker: Speaker) -> Command | Misunderstood | Denied:
         """Where nothing may be heard, nothing is said about what is configured either."""
@@ -148,17 +184,21 @@ class Dialogue:
         members = await asyncio.gather(*(self._parts.directory.members(name) for name in names))
         return dict(zip(names, members, strict=True))
 
-    async def _obey(self, command: Command, *, speaker: Speaker, voice: Voice, confirmed: bool) -> None:
+    async def _obey(self, turn: Turn) -> None:
+        command = turn.command
+        if command is None:
+            return
         if command.service is not None and command.service not in self._parts.configuration.services:
-            await voice.tell(render_sentence(f"There is no service `{command.service}` any more."))
+            gone = f"There is no service `{command.service}` any more."
+            await turn.conclude(render_sentence(gone), Outcome.DECLINED)
             return
         starter = await self._starter(command)
-        denied = await self._judge(command.verb, command.service, speaker, starter=starter)
+        denied = await self._judge(command.verb, command.service, turn.speaker, starter=starter)
         if denied is not None:
-            await _refuse(denied, speaker, voice)
+            await _refuse(denied, turn)
             return
-        log.info("command_heard", verb=command.verb, service=command.service, by=speaker.user)
-        await self._do(command, speaker=speaker, voice=voice, confirmed=confirmed)
+        log.info("command_heard", verb=command.verb, service=command.service, by=turn.intent.user)
+        await self._do(command, turn)
 
     async def _starter(self, command: Command) -> UserId | None:
         if command.verb not in FOR_STARTERS or command.service is None:
@@ -166,59 +206,50 @@ class Dialogue:
         held = await self._parts.store.holder(command.service)
         if held is not None or command.verb is Word.UNWATCH:
             return None if held is None else held.by
-        newest = await self._parts.store.history(command.service, 1)
+        newest = await self._parts.store.past(command.service, 1)
         return newest[0].by if newest else None
 
-    async def _do(self, command: Command, *, speaker: Speaker, voice: Voice, confirmed: bool) -> None:
+    async def _do(self, command: Command, turn: Turn) -> None:
         service = command.service
         match command.verb:
             case Word.HELP:
-                await self._help(speaker, voice)
+                await self._help(turn)
             case Word.STATUS:
-                await self._status(self._visible(speaker) if service is None else (service,), voice)
+                await self._status(self._visible(turn.speaker) if service is None else (service,), turn)
             case _ if service is None:
-                await voice.tell(render_sentence(f"Which service? Say `{command.verb}` and its name."))
+                which = f"Which service? Say `{command.verb}` and its name."
+                await turn.conclude(render_sentence(which), Outcome.DECLINED)
             case Word.LOGS:
-                await self._logs(command, service, speaker=speaker, voice=voice)
+                await self._logs(command, service, turn)
             case Word.HISTORY:
-                await self._history(service, speaker=speaker, voice=voice)
+                await self._history(service, turn)
             case Word.WHY:
-                await voice.tell(render_why(await self._parts.accounts.why(service)))
+                await turn.tell(render_why(await self._parts.accounts.why(service)))
             case Word.SMOKE | Word.RELOAD:
-                await self._errand(command.verb, service, speaker=speaker, voice=voice)
+                await self._errand(command.verb, service, turn)
             case Word.UNWATCH:
-                followed = await self._parts.startups.unwatch(service, speaker.user)
-                told = "No longer following" if followed else "Nothing is being followed of"
-                await voice.tell(render_sentence(f"{told} `{service}`; the service is left alone."))
+                await self._unwatch(service, turn)
             case Word.RESTART | Word.START | Word.STOP | Word.WATCH:
-                request = Request(
-                    service=service,
-                    verb=Verb(command.verb),
-                    by=speaker.user,
-                    reason=command.reason,
-                    channel=speaker.channel,
-                    confirmed=confirmed,
-                    over=command.over,
-                )
-                await self._request(request, voice)
+                await self._request(_request_of(command, service, turn), turn)
             case _:
                 assert_never(command.verb)
 
-    async def _help(self, speaker: Speaker, voice: Voice) -> None:
-        services, groups = self._visible(speaker), await self._groups(None)
+    async def _help(self, turn: Turn) -> None:
+        services, groups = self._visible(turn.speaker), await self._groups(None)
         configuration = self._parts.configuration
-        operated = [name for name in services if is_operator(configuration, speaker.user, name, groups)]
-        await voice.tell(render_help(services=services, operated=operated))
+        operated = [name for name in services if is_operator(configuration, turn.intent.user, name, groups)]
+        await turn.tell(render_help(services=services, operated=operated))
 
-    async def _status(self, services: tuple[ServiceName, ...], voice: Voice) -> None:
+    async def _status(self, services: tuple[ServiceName, ...], turn: Turn) -> None:
         views = await asyncio.gather(*(self._parts.startups.status(name) for name in services))
-        await voice.tell(render_status(views))
+        await turn.tell(render_status(views))
 
-    async def _logs(self, command: Command, service: ServiceName, *, speaker: Speaker, voice: Voice) -> None:
+    async def _logs(self, command: Command, service: ServiceName, turn: Turn) -> None:
+        speaker = turn.speaker
         if speaker.channel is None:
-            await voice.tell(render_sentence("Ask for logs in a channel."))
+            await turn.tell(render_sentence("Ask for logs in a channel."))
             return
-        await voice.tell(render_logs_coming(service, _amount(command)))
+        await turn.tell(render_logs_coming(service, _amount(command)))
         refused = await self._parts.startups.logs(
             service,
             lines=command.lines,
@@ -228,47 +259,68 @@ class Dialogue:
             thread_ts=speaker.thread_ts,
         )
         if refused is not None:
-            await voice.tell(render_sentence(refused))
+            await turn.tell(render_sentence(refused))
 
-    async def _errand(
-        self, verb: Literal[Word.SMOKE, Word.RELOAD], service: ServiceName, *, speaker: Speaker, voice: Voice
-    ) -> None:
+    async def _errand(self, verb: Literal[Word.SMOKE, Word.RELOAD], service: ServiceName, turn: Turn) -> None:
         """Answered in the thread it was asked in, else in private."""
-        errands = self._parts.errands
+        errands, speaker = self._parts.errands, turn.speaker
         if verb is Word.SMOKE:
-            await voice.tell(render_sentence(f"Running the smoke test of `{service}`."))
+            await turn.tell(render_sentence(f"Running the smoke test of `{service}`."))
             answer = await errands.smoke(service)
         else:
             answer = await errands.reload(service)
         if speaker.channel is None or speaker.thread_ts is None:
-            await voice.tell(answer)
-        else:
-            await errands.post(answer, by=speaker.user, channel=speaker.channel, thread_ts=speaker.thread_ts)
+            await turn.conclude(answer, Outcome.DONE)
+            return
+        await errands.post(answer, by=speaker.user, channel=speaker.channel, thread_ts=speaker.thread_ts)
+        await turn.note(Outcome.DONE)
 
-    async def _history(self, service: ServiceName, *, speaker: Speaker, voice: Voice) -> None:
+    async def _history(self, service: ServiceName, turn: Turn) -> None:
         """The table in private; the picture, which Slack shows nobody alone, where it was asked for."""
+        speaker = turn.speaker
         view = await self._parts.accounts.history(service)
-        await voice.tell(render_history(view))
+        await turn.tell(render_history(view))
         if speaker.channel is not None:
             await self._parts.accounts.draw_history(
                 view, by=speaker.user, channel=speaker.channel, thread_ts=speaker.thread_ts
             )
 
-    async def _request(self, request: Request, voice: Voice) -> None:
+    async def _unwatch(self, service: ServiceName, turn: Turn) -> None:
+        followed = await self._parts.startups.unwatch(service, turn.intent.user)
+        told = "No longer following" if followed else "Nothing is being followed of"
+        message = render_sentence(f"{told} `{service}`; the service is left alone.")
+        await turn.conclude(message, Outcome.DONE if followed else Outcome.NOTHING)
+
+    async def _request(self, request: Request, turn: Turn) -> None:
         answer = await self._parts.startups.request(request)
         match answer:
             case Started():
                 channel = self._parts.configuration.channel_of(request.service)
                 message = render_started(request, answer, channel=channel)
+                await turn.conclude(message, Outcome.STARTED, operation=answer.operation)
             case Busy():
                 message = render_busy(request, answer, may_override=request.channel is not None)
+                await turn.conclude(message, Outcome.BUSY, operation=answer.held.operation)
             case NeedsConfirmation():
-                message = render_confirmation(request, answer)
+                await turn.conclude(render_confirmation(request, answer), Outcome.ASKED)
             case Declined():
-                message = render_sentence(answer.sentence)
+                await turn.conclude(render_sentence(answer.sentence), Outcome.DECLINED)
             case _:
                 assert_never(answer)
-        await voice.tell(message)
+
+
+def _request_of(command: Command, service: ServiceName, turn: Turn) -> Request:
+    """The token makes it the same request wherever and however often it is carried out."""
+    return Request(
+        service=service,
+        verb=Verb(command.verb),
+        by=turn.intent.user,
+        reason=command.reason,
+        channel=turn.intent.channel,
+        confirmed=turn.intent.confirmed,
+        over=command.over,
+        token=turn.intent.token,
+    )
 
 
 def _amount(command: Command) -> str:
@@ -277,31 +329,7 @@ def _amount(command: Command) -> str:
     return "the end" if command.lines is None else f"the last {count(command.lines, 'line')}"
 
 
-async def _refuse(denied: Denied, speaker: Speaker, voice: Voice) -> None:
-    log.info("command_refused", why=denied.why, verb=denied.verb, service=denied.service, by=speaker.user)
-    await voice.tell(render_refusal(denied))
-
-
-@asynccontextmanager
-async def _ending(voice: Voice, speaker: Speaker) -> AsyncIterator[None]:
-    """Where the work of a task ends: nothing escapes it, and the person learns of everything."""
-    try:
-        yield
-    except StoreUnavailable:
-        log.warning("store_unavailable_for_command", by=speaker.user)
-        await _tell_last(voice, "Redis does not answer; nothing was done. Try again in a minute.")
-    except KimiError as error:
-        log.warning("command_not_done", by=speaker.user, error=str(error))
-        await _tell_last(voice, str(error))
-    except Exception:
-        log.exception("handler_failed", by=speaker.user)
-        await _tell_last(
-            voice, "Something broke inside kimi; its log says what. See `status` before trying again."
-        )
-
-
-async def _tell_last(voice: Voice, sentence: str) -> None:
-    try:
-        await voice.tell(render_sentence(sentence))
-    except Exception:
-        log.warning("answer_not_delivered", sentence=sentence, exc_info=True)
+async def _refuse(denied: Denied, turn: Turn) -> None:
+    by = turn.intent.user
+    log.info("command_refused", why=denied.why, verb=denied.verb, service=denied.service, by=by)
+    await turn.conclude(render_refusal(denied), Outcome.REFUSED)

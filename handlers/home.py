@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+_WITHIN = 2.0  # seconds
+
 
 def register(app: AsyncApp, parts: Parts) -> None:
     @app.event("app_home_opened")
@@ -32,11 +34,21 @@ def register(app: AsyncApp, parts: Parts) -> None:
 
 async def _publish(parts: Parts, user: UserId) -> None:
     try:
-        lines = [(name, await _describe(parts, name)) for name in await _operated(parts, user)]
-        blocks = render_home(lines, channels=heard_channels(parts.configuration))
+        names = await _operated(parts, user)
+        lines, deaf = await _look(parts, names)
+        blocks = render_home(lines, channels=heard_channels(parts.configuration), deaf=deaf)
         await parts.client.views_publish(user_id=user, view={"type": "home", "blocks": blocks})
     except Exception:  # the end of this task; the person sees the tab as it was
         log.exception("home_not_published", user=user)
+
+
+async def _look(parts: Parts, names: Sequence[ServiceName]) -> tuple[list[tuple[ServiceName, str]], bool]:
+    """A line for each service, and whether Redis does not answer: a person waits for this."""
+    try:
+        async with asyncio.timeout(_WITHIN):
+            return [(name, await _describe(parts, name)) for name in names], False
+    except (StoreUnavailable, TimeoutError):
+        return [(name, "") for name in names], True
 
 
 async def _operated(parts: Parts, user: UserId) -> Sequence[ServiceName]:
@@ -49,14 +61,11 @@ async def _operated(parts: Parts, user: UserId) -> Sequence[ServiceName]:
 
 
 async def _describe(parts: Parts, service: ServiceName) -> str:
-    """The last known state in one plain line, from Redis alone."""
-    try:
-        held = await parts.store.holder(service)
-        if held is not None:
-            return held.headline or "an operation is under way"
-        newest = await parts.store.history(service, 1)
-    except StoreUnavailable:
-        return "Redis does not answer"
+    """The last known state in one plain line, from Redis alone. Raises StoreUnavailable."""
+    held = await parts.store.holder(service)
+    if held is not None:
+        return held.headline or "an operation is under way"
+    newest = await parts.store.past(service, 1)
     if not newest:
         return "nothing known yet"
     when = newest[0].began.astimezone(UTC)

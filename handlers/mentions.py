@@ -3,32 +3,80 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from slack_bolt.response import BoltResponse
+
+from bot.clients.records import Intent
+from bot.core.answers import REDIS_GONE_FOR_NOW, render_sentence
 from bot.core.events import ChannelId, MessageTs, UserId
-from handlers.dialogue import Speaker
-from handlers.voices import EphemeralVoice
+from bot.errors import StoreUnavailable
+from handlers.turns import Turn
+from handlers.voices import restore_voice
 
 if TYPE_CHECKING:
-    from slack_bolt.async_app import AsyncApp, AsyncBoltContext
+    from collections.abc import Awaitable, Callable
 
-    from handlers.dialogue import Dialogue
+    from slack_bolt.async_app import AsyncApp, AsyncBoltContext, AsyncBoltRequest
+
+    from handlers.intents import Intents
     from handlers.parts import Parts
 
+_KEPT = "kimi_intent"  # in bolt's context: what the handler begins
+_TELL_AGAIN = 503  # over a socket: no acknowledgement
 
-def register(app: AsyncApp, parts: Parts, dialogue: Dialogue) -> None:
-    @app.event("app_mention")
-    async def hear(event: dict[str, Any], body: dict[str, Any], context: AsyncBoltContext) -> None:
-        if "user" not in event or "bot_id" in event:
-            return  # programs do not get answers, so that two bots cannot talk for ever
-        thread = event.get("thread_ts")
-        speaker = Speaker(
-            UserId(event["user"]), ChannelId(event["channel"]), MessageTs(thread) if thread else None
-        )
-        voice = EphemeralVoice(parts.client, event["channel"], event["user"], thread)
-        words = read_words(event.get("text", ""), context.bot_user_id)
-        work = dialogue.hear(words, token=body["event_id"], speaker=speaker, voice=voice)
-        parts.tasks.spawn("mention", work)
+
+def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
+    async def keep(
+        body: dict[str, Any],
+        context: AsyncBoltContext,
+        request: AsyncBoltRequest,
+        next_: Callable[[], Awaitable[None]],
+    ) -> BoltResponse | None:
+        """An event is acknowledged after this, before its handler runs."""
+        intent = read_intent(body, context.bot_user_id, owner=intents.owner, again=_is_repeat(request))
+        try:
+            if intent is not None and await intents.keep(intent, told_again=True):
+                context[_KEPT] = intent
+        except StoreUnavailable:
+            if intent is not None and not _is_repeat(request):
+                turn = Turn(parts, intent, restore_voice(parts.client, intent))
+                parts.tasks.spawn("mention not kept", turn.tell(render_sentence(REDIS_GONE_FOR_NOW)))
+            return BoltResponse(status=_TELL_AGAIN)
+        await next_()
+        return None
+
+    @app.event("app_mention", middleware=[keep])
+    async def hear(context: AsyncBoltContext) -> None:
+        intent = context.get(_KEPT)
+        if intent is not None:
+            intents.begin(intent, restore_voice(parts.client, intent))
+
+
+def read_intent(body: dict[str, Any], bot: str | None, *, owner: str, again: bool) -> Intent | None:
+    """None for what programs say: they get no answers, so that two bots cannot talk for ever.
+
+    `again`: Slack tells it once more, minutes later perhaps; else now is when it was said, whatever Slack's
+    clock says.
+    """
+    event = body["event"]
+    if "user" not in event or "bot_id" in event:
+        return None
+    thread, said = event.get("thread_ts"), body.get("event_time")
+    return Intent(
+        token=body["event_id"],
+        owner=owner,
+        at=datetime.fromtimestamp(said, UTC) if again and said else datetime.now(UTC),
+        user=UserId(event["user"]),
+        channel=ChannelId(event["channel"]),
+        thread_ts=MessageTs(thread) if thread else None,
+        words=read_words(event.get("text", ""), bot),
+    )
+
+
+def _is_repeat(request: AsyncBoltRequest) -> bool:
+    return request.headers.get("x-slack-retry-num", ["0"])[0] not in {"", "0"}
 
 
 def read_words(text: str, bot: str | None) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from datetime import datetime, timedelta
 
+    from bot.clients.records import AuditEntry, Intent, Past
     from bot.core.blocks import Message
     from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
     from bot.core.request import Request, RequestAnswer, StatusView
@@ -100,14 +101,37 @@ class Recorded(Protocol):
     def verdict(self) -> str | None: ...
 
 
-class Store(Protocol):
-    """What of Redis the handlers read; each method raises StoreUnavailable."""
+class Placed(Protocol):
+    """Where a thread is in Slack."""
 
-    async def first_time(self, token: str, ttl_seconds: int, /) -> bool: ...
+    @property
+    def permalink(self) -> str | None: ...
+
+
+class Leases(Protocol):
+    """Which processes live."""
+
+    owner: str
+
+    async def alive(self, owner: str, /) -> bool:
+        """Raises StoreUnavailable."""
+
+
+class Store(Protocol):
+    """What the handlers need of Redis; each method raises StoreUnavailable."""
+
+    @property
+    def leases(self) -> Leases: ...
     async def holder(self, service: ServiceName, /) -> Holding | None: ...
     async def operation(self, operation: OperationId, /) -> Recorded | None: ...
     async def operation_at(self, channel: ChannelId, ts: MessageTs, /) -> OperationId | None: ...
-    async def history(self, service: ServiceName, limit: int, /) -> Sequence[Recorded]: ...
+    async def address(self, thread: str, /) -> Placed | None: ...
+    async def past(self, service: ServiceName, limit: int, /) -> Sequence[Past]: ...
+    async def intend(self, intent: Intent, ttl_seconds: int, /) -> bool: ...
+    async def settle_intent(self, token: str, /) -> None: ...
+    async def intents(self) -> Sequence[Intent]: ...
+    async def adopt_intent(self, intent: Intent, owner: str, /) -> bool: ...
+    async def audit(self, entry: AuditEntry, /) -> None: ...
 
 
 class Directory(Protocol):

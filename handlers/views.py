@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from bot.clients.records import Intent
 from bot.core.command import Command, Word
 from bot.core.events import UserId
 from handlers.actions import read_press
-from handlers.dialogue import GRACE, Speaker
+from handlers.dialogue import COMMAND
 from handlers.voices import ModalVoice
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp
 
-    from handlers.dialogue import Dialogue
+    from handlers.intents import Intents
     from handlers.parts import Parts
 
 
-def register(app: AsyncApp, parts: Parts, dialogue: Dialogue) -> None:
+def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
     @app.view("kimi:restart")
     async def submit(ack: AsyncAck, body: dict[str, Any], view: dict[str, Any]) -> None:
         service = read_press({"value": view.get("private_metadata")}).service
         if service is None:
             await ack()
             return
-        voice = ModalVoice(ack, parts.client, view["id"])
-        work = dialogue.obey(
-            Command(Word.RESTART, service, reason=read_reason(view)),
+        intent = Intent(
             token=body["trigger_id"],
-            speaker=Speaker(UserId(body["user"]["id"]), None),
-            voice=voice,
-            confirmed=False,
+            owner=intents.owner,
+            at=datetime.now(UTC),
+            user=UserId(body["user"]["id"]),
+            command=COMMAND.dump_json(Command(Word.RESTART, service, reason=read_reason(view))).decode(),
+            view=view["id"],
         )
-        await asyncio.wait({parts.tasks.spawn("modal", work)}, timeout=GRACE)
-        await voice.acknowledge()
+        await intents.receive(intent, ModalVoice(ack, parts.client, view["id"]))
 
 
 def read_reason(view: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,15 +16,24 @@ from handlers.parts import Web
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.clients.records import Intent
     from bot.core.blocks import Block, Message
 
 log = structlog.get_logger()
 
 _OK = 200
+_OVERTAKING = 0.3  # seconds in which a call of ours may reach Slack before the acknowledgement sent earlier
 
 
 class Voice(Protocol):
     async def tell(self, message: Message, /) -> None: ...
+
+
+class AckVoice(Voice, Protocol):
+    """One whose first answer may come with the acknowledgement."""
+
+    async def acknowledge(self) -> None:
+        """Now, and without an answer, where none came yet."""
 
 
 @dataclass(slots=True)
@@ -32,16 +43,17 @@ class SlashVoice:
     ack: AsyncAck
     respond: AsyncRespond
     _acknowledged: bool = field(default=False, init=False)
+    _told: float = field(default=0.0, init=False)  # monotonic: when the acknowledgement took an answer along
 
     async def tell(self, message: Message) -> None:
         if self._acknowledged:
+            await asyncio.sleep(self._told + _OVERTAKING - time.monotonic())
             await _respond(self.respond, message, replace=False)
             return
-        self._acknowledged = True
+        self._acknowledged, self._told = True, time.monotonic()
         await self.ack(text=message.text, blocks=message.blocks, response_type="ephemeral")
 
     async def acknowledge(self) -> None:
-        """Without a word, where none has been said yet."""
         if not self._acknowledged:
             self._acknowledged = True
             await self.ack()
@@ -81,6 +93,7 @@ class ModalVoice:
     ack: AsyncAck | None
     web: Web
     view_id: str
+    _acknowledged: float = field(default=0.0, init=False)  # monotonic
 
     async def tell(self, message: Message) -> None:
         await self._show(message.blocks)
@@ -94,9 +107,27 @@ class ModalVoice:
         view = make_modal("answer", "kimi", blocks)
         ack, self.ack = self.ack, None
         if ack is None:
+            await asyncio.sleep(self._acknowledged + _OVERTAKING - time.monotonic())
             await self.web.views_update(view_id=self.view_id, view=view)
         else:
+            self._acknowledged = time.monotonic()
             await ack(response_action="update", view=view)
+
+
+class NoVoice:
+    """Nobody can be told: there is neither a channel nor a modal."""
+
+    async def tell(self, message: Message) -> None:
+        log.warning("answer_without_a_place", text=message.text)
+
+
+def restore_voice(web: Web, intent: Intent) -> Voice:
+    """For a process that did not hear the words itself: acknowledgement and response_url are not its own."""
+    if intent.view is not None:
+        return ModalVoice(None, web, intent.view)
+    if intent.channel is None:
+        return NoVoice()
+    return EphemeralVoice(web, intent.channel, intent.user, intent.thread_ts)
 
 
 async def _respond(respond: AsyncRespond, message: Message, *, replace: bool) -> None:

@@ -42,11 +42,18 @@ from bot.core.words import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from bot.core.actions import StartupView
     from bot.core.events import ChannelId, OperationId, ServiceName, UserId
     from bot.core.request import Busy, Held, LastStartup, NeedsConfirmation, Request, Started, StatusView
 
+REDIS_GONE = "Redis does not answer; nothing was done. Try again in a minute."
+# Slack tells a mention again that was not acknowledged, and does not say whether it will.
+REDIS_GONE_FOR_NOW = (
+    "Redis does not answer; nothing was done yet. If it is back in a minute, kimi may still take this up; "
+    "after that, try again."
+)
 _MOST_STATUS = 12  # services in one answer
 
 _HELP: dict[Word, str] = {
@@ -88,6 +95,22 @@ _ENDED: dict[Verdict, str] = {
 def render_sentence(sentence: str) -> Message:
     """One plain sentence, escaped; words in backticks stay code."""
     told = say(sentence, 1_500)
+    return make_message(told, section(told))
+
+
+def render_late(said: str, age: timedelta, *, certain: bool) -> Message:
+    """Of what nobody took up in time; `certain`: that it never began."""
+    undone = "it never began, and nothing was done" if certain else "whether it was done is not certain"
+    return render_sentence(
+        f"kimi was down or cut off when you asked for `{said}`, {spell_duration(age)} ago: {undone}. "
+        "Ask again if it is still wanted."
+    )
+
+
+def render_begun(said: str, address: str | None) -> Message:
+    """Of what a process began that died before it said so."""
+    where = link(address, "its thread") if address else "its thread"
+    told = f"kimi went down while it answered you. {say_code(said)} had begun by then: see {where}."
     return make_message(told, section(told))
 
 
@@ -253,13 +276,22 @@ def render_logs_root(service: ServiceName, by: UserId) -> Message:
 
 
 def render_home(
-    lines: Sequence[tuple[ServiceName, str]], *, channels: Sequence[ChannelId]
+    lines: Sequence[tuple[ServiceName, str]], *, channels: Sequence[ChannelId], deaf: bool = False
 ) -> tuple[Block, ...]:
-    """The Home tab: each service with one plain line, and a button for it. Empty for who is no operator."""
+    """The Home tab: each service with one plain line, and a button for it. Empty for who is no operator.
+
+    `deaf`: Redis does not answer, so nothing can be begun.
+    """
     where = ", ".join(mention_channel(channel) for channel in channels[:8]) or "no channel yet"
     blocks: list[Block] = [section(f"I listen in {where}. Type `/kimi help` there.")]
+    if deaf:
+        blocks.append(
+            section("Redis does not answer: at present nothing can be restarted, started or stopped.")
+        )
     for name, line in lines[:20]:
-        blocks.append(section(f"{say_name(name)}\n{say(line, 200)}", 400))
+        blocks.append(section(f"{say_name(name)}\n{say(line, 200)}" if line else say_name(name), 400))
+        if deaf:
+            continue
         blocks.append(actions(button("Restart…", "ask", pack_subject(None, name))))
     return make_message("Home", *blocks).blocks
 

@@ -40,6 +40,24 @@ class Word(StrEnum):
     HELP = "help"
 
 
+READING = frozenset({Word.STATUS, Word.LOGS, Word.HISTORY, Word.WHY, Word.HELP})
+ACTING = frozenset(Word) - READING  # these are noted in the audit
+
+
+class Outcome(StrEnum):
+    """What came of a verb that acts, as the audit tells it."""
+
+    STARTED = "started"
+    DONE = "done"
+    NOTHING = "nothing to do"
+    BUSY = "busy"
+    DECLINED = "declined"  # it makes no sense at present, or a host does not answer
+    REFUSED = "refused"  # this person may not, or not here
+    ASKED = "confirmation asked"
+    FAILED = "failed"
+    LATE = "too late"  # nobody took it up in time
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """`service`: None for `help` and for `status` of all; `over`: the operation a button gives up."""

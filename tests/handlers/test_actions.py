@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import ANY
 
 import pytest
 
@@ -95,7 +96,9 @@ async def test_restart_and_stop_from_a_stall_have_asked_already(room: Room, butt
     assert (await room.slack.press(ALICE, OPS, ts, button, accept_confirm=False)).error == "cancelled"
     await room.slack.press(ALICE, OPS, ts, button)
     await room.whisper(ALICE)
-    asked = Request(KIMI, verb, UserId(ALICE), "", ChannelId(OPS), confirmed=True, over=OperationId("op1"))
+    asked = Request(
+        KIMI, verb, UserId(ALICE), "", ChannelId(OPS), confirmed=True, over=OperationId("op1"), token=ANY
+    )
     assert room.startups.requests == [asked]
 
 
@@ -112,7 +115,7 @@ async def test_a_confirmed_question_is_replaced_by_its_answer(room: Room) -> Non
     answered = await room.wait_for(lambda: [m for m in room.slack.ephemerals(ALICE) if "see its" in m.plain])
     assert [message.ts for message in answered] == [ts]
     assert room.startups.requests == [
-        Request(KIMI, Verb.RESTART, UserId(ALICE), "new <parser>", ChannelId(OPS), confirmed=True)
+        Request(KIMI, Verb.RESTART, UserId(ALICE), "new <parser>", ChannelId(OPS), confirmed=True, token=ANY)
     ]
 
 

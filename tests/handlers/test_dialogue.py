@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bot.core.events import ChannelId, ServiceName, UserId
+from bot.clients.records import Intent
+from bot.core.command import Command, Word
+from bot.core.events import ServiceName
 from bot.errors import HostUnreachable, StoreUnavailable
-from handlers.dialogue import Dialogue, Speaker
+from handlers.dialogue import COMMAND, Dialogue
+from handlers.turns import Turn
 from tests.support.configurations import ALICE, OPS, configure
 from tests.support.handler_room import Room, open_room
 
@@ -16,7 +20,10 @@ if TYPE_CHECKING:
     from bot.core.blocks import Message
     from tests.support.redis import RedisServer
 
-SPEAKER = Speaker(UserId(ALICE), ChannelId(OPS))
+
+def intent(**changes: Any) -> Intent:
+    asked = {"token": "t1", "owner": "nobody", "at": datetime.now(UTC), "user": ALICE, "channel": OPS}
+    return Intent.model_validate(asked | changes)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +37,6 @@ SPEAKER = Speaker(UserId(ALICE), ChannelId(OPS))
 async def test_what_goes_wrong_is_told_in_one_sentence(room: Room, error: Exception, told: str) -> None:
     room.startups.error = error
     answer = await room.slash(ALICE, "restart")
-    assert answer is not None
     assert answer.text.startswith(told)
     assert room.slack.channel_messages(OPS) == []
 
@@ -39,8 +45,7 @@ async def test_without_redis_nothing_is_done_and_that_is_told(own_redis: RedisSe
     async with open_room(own_redis.url) as room:
         own_redis.kill()
         answer = await room.slash(ALICE, "restart")
-        told = answer.text if answer is not None else (await room.whisper(ALICE)).plain
-        assert told == "Redis does not answer; nothing was done. Try again in a minute."
+        assert answer.text == "Redis does not answer; nothing was done. Try again in a minute."
         assert not room.startups.requests
 
 
@@ -55,28 +60,34 @@ class BrokenVoice:
 
 async def test_a_person_who_cannot_be_reached_breaks_nothing(room: Room) -> None:
     voice = BrokenVoice()
-    dialogue = Dialogue(room.parts)
-    await dialogue.hear("status", token="t1", speaker=SPEAKER, voice=voice)
-    assert len(voice.tried) == 2
+    await Dialogue(room.parts).answer(Turn(room.parts, intent(words="status"), voice))
+    assert len(voice.tried) == 1
+
+
+class HeardVoice:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def tell(self, message: Message) -> None:
+        self.told.append(message.text)
 
 
 async def test_the_home_tab_hears_no_logs(room: Room) -> None:
-    from bot.core.command import Command, Word  # noqa: PLC0415 - for this one command
+    voice, command = HeardVoice(), Command(Word.LOGS, ServiceName("kimi-k2.5"))
+    asked = intent(channel=None, command=COMMAND.dump_json(command).decode())
+    await Dialogue(room.parts).answer(Turn(room.parts, asked, voice))
+    assert voice.told == ["Ask for logs in a channel."]
 
-    told: list[str] = []
 
-    class Voice:
-        async def tell(self, message: Message) -> None:
-            told.append(message.text)
-
-    home = Speaker(UserId(ALICE), None)
-    command = Command(Word.LOGS, ServiceName("kimi-k2.5"))
-    await Dialogue(room.parts).obey(command, token="t2", speaker=home, voice=Voice(), confirmed=True)
-    assert told == ["Ask for logs in a channel."]
+async def test_a_command_nobody_can_read_is_answered(room: Room) -> None:
+    voice = HeardVoice()
+    turn = Turn(room.parts, intent(command='{"verb": "dance"}'), voice)
+    await Dialogue(room.parts).answer(turn)
+    await Dialogue(room.parts).decline(turn)
+    assert voice.told == ["I cannot read this button any more. Type the command instead."]
 
 
 async def test_a_service_must_be_said_where_several_are(redis_url: str) -> None:
     async with open_room(redis_url, configure("a1", "b2")) as room:
         answer = await room.slash(ALICE, "watch")
-        assert answer is not None
         assert answer.text == "Which service? `watch` `a1` or `b2`."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bot.core.answers import render_sentence
 from bot.practice.slack_faults import Status
 from handlers.voices import SlashVoice
-from tests.support.configurations import ALICE
+from tests.support.configurations import ALICE, OPS
 
 if TYPE_CHECKING:
     from tests.support.handler_room import Room
@@ -38,8 +38,8 @@ async def test_a_slash_command_is_acknowledged_once() -> None:
 
 async def test_an_answer_slack_does_not_take_breaks_nothing(room: Room) -> None:
     room.startups.gate.clear()
-    assert await room.slash(ALICE, "status") is None
+    assert (await room.slack.slash(ALICE, OPS, "status")).response is None
     room.slack.faults.add("response_url", Status(500))
     room.startups.gate.set()
-    await room.wait_for(lambda: not room.tasks._running)
+    await room.settled()
     assert not room.slack.ephemerals(ALICE)

@@ -1,15 +1,18 @@
-"""The real handlers on a real bolt app, between the practice Slack, a real Redis, and a scripted Startups."""
+"""The real handlers on a real bolt app, between the practice Slack, a real Redis, and a scripted Startups.
+
+Several rooms on one Redis and one Slack are several processes of the bot; `open_rooms` opens them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from redis.asyncio import Redis
 from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
 
@@ -27,8 +30,10 @@ from bot.practice.slack_requests import read_answer, sign, write_body
 from bot.practice.slack_socket import Answer, Envelope
 from bot.tasks import Tasks
 from handlers import register
+from handlers.intents import Intents
 from handlers.parts import Parts
 from tests.support.configurations import ALICE, BOB, CAROL, ELSEWHERE, LAB, MALLORY, ONCALL, OPS, configure
+from tests.support.cutting import Cut
 from tests.support.slack_app import web_client
 
 if TYPE_CHECKING:
@@ -51,6 +56,7 @@ class ScriptedStartups:
     refused: str | None = None
     error: Exception | None = None
     requests: list[Request] = field(default_factory=list)
+    begun: dict[str, Started] = field(default_factory=dict)  # by token: what the record in Redis tells
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -65,7 +71,9 @@ class ScriptedStartups:
     async def request(self, request: Request) -> RequestAnswer:
         self.requests.append(request)
         await self._pass()
-        return self.answer
+        if isinstance(self.answer, Started):
+            return self.begun.setdefault(request.token, self.answer)
+        return self.begun.get(request.token, self.answer)
 
     async def status(self, service: ServiceName) -> StatusView:
         await self._pass()
@@ -133,17 +141,32 @@ class ScriptedAccounts:
 class Dispatch:
     """Hands envelopes to the app as Socket Mode does; with a secret, as signed requests of HTTP mode."""
 
-    def __init__(self, app: AsyncApp, secret: str | None = None) -> None:
+    def __init__(self, app: AsyncApp, secret: str | None = None, *, cut: Cut | None = None) -> None:
         self._app = app
         self.secret = secret
+        self._cut = cut or Cut()
 
     async def deliver(self, envelope: Envelope) -> Answer:
+        """Of a process that died, no acknowledgement comes any more."""
+        delivery = asyncio.ensure_future(self._deliver(envelope))
+        death = asyncio.ensure_future(self._cut.reached.wait())
+        try:
+            await asyncio.wait({delivery, death}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._cut.reached.is_set():
+                return await delivery
+            return Answer(acknowledged=False, seconds=0, error="operation_timeout")
+        finally:
+            delivery.cancel()
+            death.cancel()
+
+    async def _deliver(self, envelope: Envelope) -> Answer:
         began = time.monotonic()
         if self.secret is None:
             request = AsyncBoltRequest(mode="socket_mode", body=envelope.payload)
         else:
             request = self._signed(envelope, self.secret)
         response = await self._app.async_dispatch(request)
+        await self._cut.step("acknowledge")
         kind = response.first_headers_without_set_cookie().get("content-type", "").split(";")[0]
         good = response.status == 200
         payload = read_answer(response.body, kind) if good else None
@@ -170,12 +193,27 @@ class Room:
     parts: Parts
     accounts: ScriptedAccounts
     errands: ScriptedErrands
+    intents: Intents
+    redis_url: str
 
-    async def slash(self, user: str, text: str, *, channel: str = OPS) -> Message | None:
-        """The answer that came with the acknowledgement."""
+    async def slash(self, user: str, text: str, *, channel: str = OPS) -> Message:
+        """The first answer, whether it came with the acknowledgement or after it."""
+        before = len(self.slack.ephemerals(user))
         outcome = await self.slack.slash(user, channel, text)
         assert outcome.acknowledged
-        return None if outcome.response is None else read_message(outcome.response)
+        answer = await self.whisper(user, before + 1)
+        return Message(answer.text, answer.blocks)
+
+    async def settled(self) -> None:
+        """Until nothing that was asked for waits for an answer."""
+        while await self.store.intents():  # noqa: ASYNC110 - Redis alone knows
+            await asyncio.sleep(0.01)
+
+    async def die(self) -> None:
+        """As by SIGKILL: nothing is finished, nothing let go of, and the sign of life runs out."""
+        await self.tasks.close(grace=5)
+        async with Redis.from_url(self.redis_url) as redis:
+            await redis.delete(f"kimi:process:{self.store.leases.owner}")
 
     async def wait_for(self, predicate: Callable[[], T | None]) -> T:
         return await self.slack.wait_for(lambda _slack: predicate(), PATIENCE)
@@ -245,15 +283,9 @@ def make_operation(service: str = "kimi-k2.5", *, by: str = ALICE) -> Operation:
     )
 
 
-def read_message(payload: dict[str, Any]) -> Message:
-    """What came back to Slack, private as it must be."""
-    assert payload.get("response_type") == "ephemeral"
-    blocks = payload["blocks"]
-    return Message(payload["text"], tuple(json.loads(blocks) if isinstance(blocks, str) else blocks))
-
-
 @asynccontextmanager
-async def open_room(redis_url: str, configuration: Configuration | None = None) -> AsyncIterator[Room]:
+async def open_slack() -> AsyncIterator[PracticeSlack]:
+    """With everybody and every channel; nothing may have been refused at the end."""
     slack = PracticeSlack()
     for user in (ALICE, BOB, CAROL, MALLORY):
         slack.add_user(user, user.removeprefix("U0").lower())
@@ -261,19 +293,64 @@ async def open_room(redis_url: str, configuration: Configuration | None = None) 
         slack.add_channel(channel, channel.removeprefix("C0").lower())
     slack.add_group(ONCALL, "oncall", [BOB])
     await slack.start()
+    try:
+        yield slack
+        assert slack.refusals == []
+        assert slack.warnings == []
+    finally:
+        await slack.stop()
+
+
+@asynccontextmanager
+async def open_process(
+    slack: PracticeSlack,
+    redis_url: str,
+    configuration: Configuration | None = None,
+    *,
+    cut: Cut | None = None,
+) -> AsyncIterator[Room]:
+    """One process of the bot; the newest one hears what is said. `cut`: where it dies."""
     store, tasks, startups = await Store.open(redis_url), Tasks(), ScriptedStartups()
+    await store.leases.renew()
+    tasks.spawn("leases", store.leases.run())
     client = web_client(slack)
     app = AsyncApp(client=client, signing_secret=slack.signing_secret)
     accounts, errands = ScriptedAccounts(), ScriptedErrands()
     directory = Directory(client)
-    parts = Parts(configuration or configure(), startups, store, directory, tasks, client, accounts, errands)
-    register(app, parts)
-    slack.people.courier = Dispatch(app)
+    cut = cut or Cut()
+    parts = Parts(
+        configuration or configure(),
+        cut.around(startups),
+        cut.around(store),
+        directory,
+        tasks,
+        client,
+        accounts,
+        errands,
+    )
+    intents = register(app, parts)
+    slack.people.courier = Dispatch(app, cut=cut)
     try:
-        yield Room(slack, app, store, startups, tasks, parts, accounts, errands)
-        assert slack.refusals == []
-        assert slack.warnings == []
+        yield Room(slack, app, store, startups, tasks, parts, accounts, errands, intents, redis_url)
     finally:
         await tasks.close(grace=5)
         await store.close()
-        await slack.stop()
+
+
+@asynccontextmanager
+async def open_rooms(redis_url: str, *cuts: Cut) -> AsyncIterator[list[Room]]:
+    """Processes that share Redis, Slack and hosts; the first one hears what is said."""
+    async with AsyncExitStack() as stack:
+        slack = await stack.enter_async_context(open_slack())
+        rooms = [
+            await stack.enter_async_context(open_process(slack, redis_url, cut=cut)) for cut in reversed(cuts)
+        ]
+        for room in rooms[1:]:
+            room.startups.begun = rooms[0].startups.begun
+        yield rooms[::-1]
+
+
+@asynccontextmanager
+async def open_room(redis_url: str, configuration: Configuration | None = None) -> AsyncIterator[Room]:
+    async with open_slack() as slack, open_process(slack, redis_url, configuration) as room:
+        yield room

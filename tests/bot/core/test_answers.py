@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from bot.core.access import Denial, Denied
 from bot.core.actions import Pace, Progress, Verdict
 from bot.core.answers import (
+    REDIS_GONE,
+    REDIS_GONE_FOR_NOW,
+    render_begun,
     render_busy,
     render_confirmation,
     render_help,
     render_home,
+    render_late,
     render_logs_coming,
     render_logs_root,
     render_question,
@@ -191,6 +195,37 @@ def test_home_lists_services_with_a_button_each() -> None:
     assert check_blocks(list(blocks), surface=HOME) == []
     assert [block["type"] for block in blocks] == ["section", "section", "actions", "section", "actions"]
     assert "&lt;b&gt;" in blocks[1]["text"]["text"]
+
+
+def test_home_offers_nothing_while_redis_is_away() -> None:
+    blocks = render_home([(KIMI, ""), (QWEN, "")], channels=[ChannelId("C0OPS")], deaf=True)
+    assert check_blocks(list(blocks), surface=HOME) == []
+    assert [block["type"] for block in blocks] == ["section"] * 4
+    assert blocks[1]["text"]["text"].startswith("Redis does not answer: at present nothing can be restarted")
+
+
+def test_what_came_too_late_says_whether_it_was_done() -> None:
+    never = render_late("restart kimi-k2.5", seconds(125), certain=True)
+    assert_sendable(never)
+    assert never.text == (
+        "kimi was down or cut off when you asked for `restart kimi-k2.5`, 2m05s ago: it never began, and "
+        "nothing was done. Ask again if it is still wanted."
+    )
+    perhaps = render_late("unwatch kimi-k2.5", seconds(125), certain=False)
+    assert "whether it was done is not certain" in perhaps.text
+    assert "nothing was done" not in perhaps.text
+
+
+def test_what_had_begun_leads_to_its_thread() -> None:
+    told = render_begun("restart kimi-k2.5", "https://slack.example/p1")
+    assert_sendable(told)
+    assert "`restart kimi-k2.5` had begun by then: see <https://slack.example/p1|its thread>." in told.text
+    assert render_begun("stop kimi-k2.5", None).text.endswith("see its thread.")
+
+
+def test_a_redis_that_is_away_is_told_as_it_is() -> None:
+    assert "nothing was done." in REDIS_GONE
+    assert "nothing was done yet" in REDIS_GONE_FOR_NOW
 
 
 def test_the_question_is_a_modal_slack_takes() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.command import MOST_LINES, Command, Misunderstood, Parsed, Word, parse_command
+from bot.core.command import ACTING, MOST_LINES, READING, Command, Misunderstood, Parsed, Word, parse_command
 from bot.core.events import ServiceName
 
 KIMI, QWEN = ServiceName("kimi-k2.5"), ServiceName("qwen3")
@@ -183,3 +183,10 @@ def test_any_text_is_answered(text: str) -> None:
         assert len(parsed.reason) <= 300
     else:
         assert 0 < len(parsed.sentence) < 400
+
+
+def test_a_verb_either_reads_or_acts() -> None:
+    assert frozenset(Word) == READING | ACTING
+    assert not READING & ACTING
+    assert Word.RESTART in ACTING
+    assert Word.STATUS in READING
