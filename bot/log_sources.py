@@ -13,7 +13,7 @@ from bot.core.journal import Decoder
 from bot.core.kernel import matters
 from bot.core.log_file import FilePosition, LogFileDecoder
 from bot.errors import HostError, PermissionRefused
-from bot.sources import KERNEL, LOG_FILE, Inbox, Link, Piece
+from bot.sources import KERNEL, LOG_FILE, Backoff, Inbox, Link, Piece
 
 if TYPE_CHECKING:
     from bot.core.events import LogLine
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_FIRST_RETRY = 0.5  # real seconds; doubled up to the longest
-_LONGEST_RETRY = 15.0
 # Real seconds what was written while nobody looked waits: the journal says which start it belongs to.
 _JOURNAL_FIRST = 1.0
 WATCHED_MOST = 16 << 20  # bytes of a file that are searched for the start that is under way
@@ -33,21 +31,21 @@ async def follow_kernel(link: Link, inbox: Inbox, *, redactor: Redactor) -> None
 
     A lost link is told by the journal's source; here it is only taken up again.
     """
-    retry = _FIRST_RETRY
+    backoff = Backoff()
     while True:
+        alive = False
         decoder = Decoder(redactor, position=link.kernel)
         try:
             async with aclosing(link.host.follow_kernel(position=link.kernel)) as stream:
                 async for data in stream:
-                    retry = _FIRST_RETRY
+                    alive = True
                     await _deliver_kernel(link, inbox, decoder=decoder, data=data)
         except PermissionRefused as error:
             log.info("kernel_refused", member=link.member, error=str(error))
             return
         except HostError as error:
-            log.debug("kernel_lost", member=link.member, error=str(error), retry_in=retry)
-        await asyncio.sleep(retry)
-        retry = min(retry * 2, _LONGEST_RETRY)
+            log.debug("kernel_lost", member=link.member, error=str(error))
+        await asyncio.sleep(backoff.after(alive=alive))
 
 
 async def _deliver_kernel(link: Link, inbox: Inbox, *, decoder: Decoder, data: bytes) -> None:
@@ -63,15 +61,14 @@ async def _deliver_kernel(link: Link, inbox: Inbox, *, decoder: Decoder, data: b
 
 async def follow_log_file(link: Link, inbox: Inbox, *, redactor: Redactor) -> None:
     """Follow the member's log file for ever; what cannot be read is told, and tried again with backoff."""
-    retry = _FIRST_RETRY
+    backoff = Backoff()
     while True:
         alive, error = await _follow_once(link, inbox, redactor=redactor)
-        retry = _FIRST_RETRY if alive else retry
-        log.warning("log_file_lost", member=link.member, error=str(error), retry_in=retry)
+        pause = backoff.after(alive=alive)
+        log.warning("log_file_lost", member=link.member, error=str(error), retry_in=pause)
         link.log_lost = True
         await inbox.put(Piece((HostLost(link.member, str(error)),)))
-        await asyncio.sleep(retry)
-        retry = min(retry * 2, _LONGEST_RETRY)
+        await asyncio.sleep(pause)
 
 
 async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple[bool, HostError]:

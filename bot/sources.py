@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from bot.clients.ssh import Host
+from bot.core.cursor import find_gap, read_cursor
 from bot.core.events import (
     Event,
     HostLost,
@@ -18,6 +20,7 @@ from bot.core.events import (
     InvocationId,
     LineRead,
     LogLine,
+    LogMissed,
     Member,
     ProbeAnswered,
     SetupSeen,
@@ -28,10 +31,10 @@ from bot.core.events import (
 )
 from bot.core.journal import Decoder, Position
 from bot.core.log_file import FilePosition
-from bot.errors import HostError, HostUnreachable
+from bot.errors import CommandTimedOut, HostError, HostUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from bot.clients.probe import Probe
     from bot.core.redact import Redactor
@@ -41,6 +44,7 @@ log = structlog.get_logger()
 
 _FIRST_RETRY = 0.5  # real seconds; doubled up to the longest
 _LONGEST_RETRY = 15.0
+_SPREAD = 0.2  # more or less of it: those who lost a host together do not come back to it together
 _STEADY = 1.0  # real seconds a journal must be followed before a lost link counts as restored
 KERNEL, LOG_FILE, LOG_START = "#kernel", "#log", "#log-start"  # places of a member beside its journal's
 _RING = 5000  # lines kept for a tail when the host cannot be asked for it
@@ -81,7 +85,9 @@ class Link:
     log_start: FilePosition | None = None  # where the file ended when the order was given
     lost: bool = False
     log_lost: bool = False
+    boot: str | None = None  # which the host was in when it was first followed
     following_since: float | None = None  # the loop's time at which the present attempt began
+    alive: bool = False  # the present attempt brought something
     _weight: int = 0  # characters in the ring
 
     def remember(self, lines: Iterable[LogLine]) -> None:
@@ -94,38 +100,86 @@ class Link:
                 self._weight -= len(self.ring.popleft().text)
 
 
+@dataclass(slots=True)
+class Backoff:
+    """How long to wait before the next attempt, in real seconds."""
+
+    _next: float = _FIRST_RETRY
+
+    def after(self, *, alive: bool) -> float:
+        """`alive`: the attempt that ended now had brought something."""
+        pause = _FIRST_RETRY if alive else self._next
+        self._next = min(pause * 2, _LONGEST_RETRY)
+        return pause * random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 - nobody guards anything with it
+
+
 async def follow_journal(link: Link, inbox: Inbox, *, redactor: Redactor) -> None:
     """Follow the member's journal for ever; a lost link is told, retried with backoff, resumed by cursor."""
-    retry = _FIRST_RETRY
+    backoff = Backoff()
     while True:
-        link.following_since = asyncio.get_running_loop().time()
-        alive, error = await _follow_once(link, inbox, redactor=redactor)
+        link.alive = False
+        error = await _follow_once(link, inbox, redactor=redactor)
         link.following_since = None
-        retry = _FIRST_RETRY if alive else retry
-        log.warning("journal_lost", member=link.member, error=str(error), retry_in=retry)
+        pause = backoff.after(alive=link.alive)
+        log.warning("journal_lost", member=link.member, error=str(error), retry_in=pause)
         await _tell_lost(link, inbox, error=error)
-        await asyncio.sleep(retry)
-        retry = min(retry * 2, _LONGEST_RETRY)
+        await asyncio.sleep(pause)
 
 
-async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple[bool, HostError]:
-    """Until the stream ends: whether it brought anything, and why it ended."""
-    decoder = Decoder(redactor, position=link.position)
-    # Before the first whole line there is no cursor to seek to: the start is then read from its beginning.
-    known = link.position if link.position is not None and link.position.cursor is not None else None
-    alive = False
+async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> HostError:
+    """Until the stream ends, and why it did."""
     try:
+        await _make_good(link, inbox, redactor=redactor)
+        # Before the first whole line there is no cursor to seek to: the start is read from its beginning.
+        place = link.position
+        known = place if place is not None and (place.cursor is not None or link.invocation is None) else None
+        link.following_since = asyncio.get_running_loop().time()
         stream = link.host.follow_journal(
             link.unit, scope=link.scope, position=known, invocation=link.invocation
         )
-        async with aclosing(stream):  # or the host goes on sending to who was stopped while waiting here
-            async for data in stream:
-                alive = True
-                await _tell_restored(link, inbox)
-                await _deliver(link, inbox, decoder=decoder, data=data)
+        await _pour(link, inbox, stream, redactor=redactor)
     except HostError as error:
-        return alive, error
-    return alive, HostUnreachable(link.host.name, f"{link.host.name}: the journal ended")
+        return error
+    return HostUnreachable(link.host.name, f"{link.host.name}: the journal ended")
+
+
+async def _make_good(link: Link, inbox: Inbox, *, redactor: Redactor) -> None:
+    """What following leaves out: whether lines are gone, and what was written before a reboot."""
+    boot = await _ask_boot(link)
+    if link.position is None or link.position.cursor is None:
+        if link.boot not in {None, boot}:
+            link.invocation = None  # no start outlives its boot
+            link.position = Position(None)
+        link.boot = boot
+        return
+    cursor = link.position.cursor
+    gap = find_gap(cursor, await link.host.journal_at(cursor, scope=link.scope))
+    if gap is not None:
+        log.warning("journal_gap", member=link.member, since=str(gap.since), until=str(gap.until))
+        await inbox.put(Piece((LogMissed(link.member, gap.since, gap.until),)))
+    if boot is not None and read_cursor(cursor).boot not in {None, boot}:
+        rest = link.host.read_rest(link.unit, scope=link.scope, cursor=cursor)
+        await _pour(link, inbox, rest, redactor=redactor)
+
+
+async def _ask_boot(link: Link) -> str | None:
+    """None where the host does not tell; raises HostUnreachable and CommandTimedOut."""
+    try:
+        return await link.host.boot_id()
+    except (HostUnreachable, CommandTimedOut):
+        raise
+    except HostError as error:
+        log.info("boot_not_seen", member=link.member, error=str(error))
+        return None
+
+
+async def _pour(link: Link, inbox: Inbox, stream: AsyncGenerator[bytes, None], *, redactor: Redactor) -> None:
+    decoder = Decoder(redactor, position=link.position)
+    async with aclosing(stream):  # or the host goes on sending to who was stopped while waiting here
+        async for data in stream:
+            link.alive = True
+            await _tell_restored(link, inbox)
+            await _deliver(link, inbox, decoder=decoder, data=data)
 
 
 async def _tell_lost(link: Link, inbox: Inbox, *, error: HostError) -> None:
@@ -154,13 +208,14 @@ async def _deliver(link: Link, inbox: Inbox, *, decoder: Decoder, data: bytes) -
 async def observe_unit(link: Link, inbox: Inbox) -> None:
     """One `systemctl show`; a host that does not answer is a fact too."""
     try:
+        boot = await _ask_boot(link)  # first: a look that is older than its boot would be taken for a reboot
         unit = await link.host.show(link.unit, scope=link.scope)
     except HostError as error:
         await _tell_lost(link, inbox, error=error)
         return
     if _follows_steadily(link):
         await _tell_restored(link, inbox)
-    await inbox.put(Piece((UnitObserved(link.member, unit),)))
+    await inbox.put(Piece((UnitObserved(link.member, unit, boot),)))
 
 
 def _follows_steadily(link: Link) -> bool:

@@ -13,7 +13,7 @@ from bot.clients.ssh_tunnel import Tunnels
 from bot.core.events import Cursor, HostName, InvocationId, UnitName, UnitState, Verb
 from bot.core.setup import SETUP_PROPERTIES, Setup, parse_setup
 from bot.core.unit import SHOW_PROPERTIES, is_unit_name, parse_show, read_properties
-from bot.errors import HostError, HostUnreachable
+from bot.errors import HostError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -44,7 +44,7 @@ class Host:
         *,
         connect_timeout: float = 15,
         command_timeout: float = 30,
-        keepalive: float = 15,
+        keepalive: float = 10,
     ) -> None:
         self.name = name
         self.section = section
@@ -55,6 +55,7 @@ class Host:
             command_timeout=command_timeout,
             keepalive=keepalive,
         )
+        self._boot: tuple[object, str] | None = None  # of which connection, and what it is
         self._tunnels = Tunnels(self._link)
         self._extras = Extras(self._link)
         self._sampler = Sampler(self._extras.run, dump=self._link.run)
@@ -128,6 +129,10 @@ class Host:
         """Where the journal ends now; None while it is empty."""
         return await ssh_journal.read_end(self._link, scope=scope)
 
+    async def journal_at(self, cursor: Cursor, *, scope: str) -> Cursor | None:
+        """The entry a cursor names while the journal holds it, else the next one it does; None: neither."""
+        return await ssh_journal.read_at(self._link, cursor, scope=scope)
+
     def follow_journal(
         self,
         unit: UnitName,
@@ -138,13 +143,19 @@ class Host:
     ) -> AsyncGenerator[bytes, None]:
         """Bytes of `journalctl -f -o json --all`, cut anywhere, for as long as the link lives.
 
-        From `position` on, else one start's lines, else what comes from now on. Whoever does not read makes
-        the host wait. Ends with an error only: HostUnreachable, PermissionRefused. Closing it ends the
-        remote process.
+        From `position` on, else one start's lines, else what comes from now on; what was written in former
+        boots is for `read_rest`. Whoever does not read makes the host wait. Ends with an error only:
+        HostUnreachable, PermissionRefused. Closing it ends the remote process.
         """
         self._check(unit)
         arguments = ssh_journal.follow_arguments(unit, scope=scope, position=position, invocation=invocation)
         return ssh_journal.follow(self._link, arguments, scope=scope)
+
+    def read_rest(self, unit: UnitName, *, scope: str, cursor: Cursor) -> AsyncGenerator[bytes, None]:
+        """The bytes of what is there from the cursor on, those of former boots too."""
+        self._check(unit)
+        arguments = ssh_journal.rest_arguments(unit, scope=scope, cursor=cursor)
+        return ssh_journal.read(self._link, arguments, scope=scope)
 
     def read_journal(
         self,
@@ -183,13 +194,19 @@ class Host:
         return ssh_log_file.stream(self._link, path, position, ssh_log_file.ONCE)
 
     async def boot_id(self) -> str:
-        """32 hex digits, new at each boot; the journal's `_BOOT_ID` is the same."""
+        """32 hex digits, new at each boot; the journal's `_BOOT_ID` is the same.
+
+        Asked once a connection: none outlives its boot.
+        """
+        connection = await self._link.connection()
+        if self._boot is not None and self._boot[0] is connection:
+            return self._boot[1]
         finished = await self._link.run(("cat", _BOOT_ID))
         if finished.status:
-            raise HostUnreachable(
-                self.name, f"{self.name}: no boot id: {ssh_errors.quote(finished.complaint)}."
-            )
-        return finished.out.strip().replace("-", "")
+            raise HostError(self.name, f"{self.name}: no boot id: {ssh_errors.quote(finished.complaint)}.")
+        boot = finished.out.strip().replace("-", "")
+        self._boot = (connection, boot) if await self._link.connection() is connection else None
+        return boot
 
     async def listener_belongs(self, port: int, unit: UnitName, *, scope: str) -> bool | None:
         """Whether what listens on the port runs in the unit; None where the host does not tell."""

@@ -30,6 +30,9 @@ _NOTHING = b"-- No entries --"
 # --after-cursor loses an entry there when the cursor is not one of the unit's own.
 _JSON = ("journalctl", "--no-pager", "-o", "json", "--all", f"--output-fields={','.join(OUTPUT_FIELDS)}")
 
+_PLACE = ("journalctl", "--no-pager", "-n", "1", "-o", "json", "--output-fields=_BOOT_ID")
+_CURSOR = re.compile(r'"__CURSOR" ?: ?"([^"\\]+)"')
+
 
 def match_unit(unit: UnitName, *, scope: str) -> tuple[str, ...]:
     """What the unit writes and what systemd says about it.
@@ -79,6 +82,24 @@ def read_arguments(
     return (*_JSON, *age, *count, *match)
 
 
+def rest_arguments(unit: UnitName, *, scope: str, cursor: Cursor) -> tuple[str, ...]:
+    """All that is there from a cursor on, over every boot since; `-f` shows the present boot alone."""
+    return (*_JSON, f"--cursor={cursor}", *match_unit(unit, scope=scope))
+
+
+async def read_at(link: Link, cursor: Cursor, *, scope: str) -> Cursor | None:
+    """The entry that a cursor names, of whatever unit, else the next one there is; None: there is none.
+
+    Of a journalctl that cannot say, the cursor itself: nothing is proven then.
+    """
+    await _check_access(link, scope=scope)
+    finished = await link.run((*_PLACE, f"--cursor={cursor}"))
+    if finished.status:
+        return cursor
+    shown = _CURSOR.search(finished.out)
+    return Cursor(shown[1]) if shown else None
+
+
 async def read_end(link: Link, *, scope: str) -> Cursor | None:
     """The cursor of the journal's last entry; None while it has none."""
     finished = await link.run(("journalctl", "--no-pager", "-n", "0", "--show-cursor"))
@@ -92,7 +113,7 @@ async def read_end(link: Link, *, scope: str) -> Cursor | None:
 async def _read_last(link: Link) -> Cursor | None:
     """For a journalctl that shows no cursor where it shows no entry."""
     finished = await link.run((*_JSON, "-n", "1"))
-    shown = re.search(r'"__CURSOR" ?: ?"([^"\\]+)"', finished.out)
+    shown = _CURSOR.search(finished.out)
     return Cursor(shown[1]) if shown else None
 
 

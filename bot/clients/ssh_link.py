@@ -188,6 +188,8 @@ class Link:
             try:
                 return await self._create(connection, arguments)
             except asyncssh.ChannelOpenError as error:
+                if connection.is_closed():  # while it was asked for a session: no command had been sent
+                    raise ssh_errors.link_lost(self.name, during=shlex.join(arguments)) from error
                 if delay is None or error.code != asyncssh.OPEN_CONNECT_FAILED:
                     raise ssh_errors.channel_refused(error, name=self.name, what="a session") from error
                 await asyncio.sleep(delay)

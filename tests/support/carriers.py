@@ -90,6 +90,11 @@ class MemoryHost:
     journals: dict[UnitName, asyncio.Queue[bytes | HostError | None]] = field(
         default_factory=lambda: defaultdict(asyncio.Queue)
     )
+    boot: str = "b007" * 8
+    boot_error: HostError | None = None
+    found: dict[Cursor, Cursor | None] = field(default_factory=dict)  # where another entry has its place
+    rest: bytes = b""  # what former boots left
+    rests: list[tuple[UnitName, Cursor]] = field(default_factory=list)
     log: bytes | None = b""  # what `read_journal` finds; None: it hangs
     reads: list[dict[str, Any]] = field(default_factory=list)
     kernel: asyncio.Queue[bytes | HostError | None] = field(default_factory=asyncio.Queue)
@@ -103,7 +108,11 @@ class MemoryHost:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    async def change(self, unit: UnitName, verb: Verb, *, scope: str) -> None:
+    async def change(
+        self, unit: UnitName, verb: Verb, *, scope: str, check: Callable[[], None] | None = None
+    ) -> None:
+        if check is not None:
+            check()
         self.orders.append((verb, unit, scope))
         self.diary.append(f"ordered {verb}")
         await asyncio.sleep(0.1)
@@ -146,6 +155,24 @@ class MemoryHost:
 
     async def journal_end(self, *, scope: str) -> Cursor | None:  # noqa: ARG002
         return Cursor("end")
+
+    async def journal_at(self, cursor: Cursor, *, scope: str) -> Cursor | None:  # noqa: ARG002
+        return self.found.get(cursor, cursor)
+
+    async def read_rest(
+        self,
+        unit: UnitName,
+        *,
+        scope: str,  # noqa: ARG002
+        cursor: Cursor,
+    ) -> AsyncGenerator[bytes, None]:
+        self.rests.append((unit, cursor))
+        yield self.rest
+
+    async def boot_id(self) -> str:
+        if self.boot_error is not None:
+            raise self.boot_error
+        return self.boot
 
     async def follow_journal(
         self,
@@ -256,6 +283,7 @@ class Backstage:
             make_redactor=lambda: Redactor((SECRET,)),
         )
         self.startups = Startups(self.ground)
+        self.adopts = False  # beside what a test does itself
         self._pulse: asyncio.Task[None] | None = None
 
     async def begin(self, verb: Verb = Verb.RESTART) -> Running:
@@ -268,6 +296,7 @@ class Backstage:
         """This process ends as if killed: nothing is closed, nothing is said; a new one stands ready."""
         await self.tasks.close(grace=1)
         self._pulse = None
+        self.store.leases.die()
         self.startups = Startups(self.ground)
         self.start_pulse()
 
@@ -286,6 +315,8 @@ class Backstage:
             if second % 10 == 0:
                 self.startups.probe()
                 self.startups.sample()
+            if second % 2 == 0 and self.adopts:
+                self.startups.adopt_soon()
 
     async def until(self, condition: Callable[[], object], *, within: timedelta = timedelta(hours=3)) -> None:
         """Told time passes at once, so that hours of it may."""

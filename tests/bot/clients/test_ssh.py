@@ -13,6 +13,7 @@ from bot.clients.ssh import Host
 from bot.core.events import Cursor, UnitName, Verb
 from bot.errors import (
     CommandTimedOut,
+    HostError,
     HostUnreachable,
     PermissionRefused,
     UnitCommandFailed,
@@ -197,10 +198,23 @@ async def test_the_boot_id_reads_as_the_journal_has_it(tmp_path: Path) -> None:
         assert await host.boot_id() == "0b5de2d16c3f4a519c0e8f4f3f9c1a2b"
 
 
+async def test_the_boot_id_is_asked_once_a_connection(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers["cat /proc/sys/kernel/random/boot_id"] = Said("01\n")
+        assert [await host.boot_id(), await host.boot_id()] == ["01", "01"]
+        assert len(server.commands) == 1
+        connection = await host._link.connection()
+        server.answers["cat /proc/sys/kernel/random/boot_id"] = Said("02\n")
+        server.cut()
+        await connection.wait_closed()
+        assert await host.boot_id() == "02"
+
+
 async def test_a_host_without_a_boot_id(tmp_path: Path) -> None:
     async with serve(tmp_path) as server, connect(server) as host:
-        with pytest.raises(HostUnreachable, match="no boot id"):
+        with pytest.raises(HostError, match="no boot id") as caught:
             await host.boot_id()
+        assert not isinstance(caught.value, HostUnreachable)  # it answers, and may be followed without
 
 
 async def test_where_the_journal_ends(tmp_path: Path) -> None:

@@ -94,6 +94,29 @@ def test_what_is_there(
     assert "-f" not in found
 
 
+async def test_the_entry_of_a_cursor_is_asked_for_whichever_unit_wrote_it(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        allow(server)
+        place = "journalctl --no-pager -n 1 -o json"
+        server.answers[place] = Said('{"__CURSOR":"s=aa;i=20;t=9","_BOOT_ID":"bb"}\n')
+        assert await host.journal_at(CURSOR, scope="system") == "s=aa;i=20;t=9"
+        words = server.commands[-1]
+        assert words[-1] == f"--cursor={CURSOR}"
+        assert not any("unit" in word or word == "-f" for word in words)
+        server.answers[place] = Said("-- No entries --\n")
+        assert await host.journal_at(CURSOR, scope="system") is None
+        server.answers[place] = Said(err="Failed to seek to cursor: Invalid argument\n", status=1)
+        assert await host.journal_at(CURSOR, scope="system") == CURSOR  # nothing is proven
+
+
+async def test_the_rest_from_a_cursor_on_is_not_followed(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        allow(server)
+        server.answers[READ] = Said("{}\n")
+        assert await collect(host.read_rest(UNIT, scope="user", cursor=CURSOR)) == b"{}\n"
+        assert server.commands[-1][6:] == [f"--cursor={CURSOR}", f"--user-unit={UNIT}"]
+
+
 async def collect(stream: AsyncIterator[bytes]) -> bytes:
     return b"".join([piece async for piece in stream])
 

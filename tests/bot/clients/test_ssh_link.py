@@ -23,6 +23,7 @@ from bot.errors import (
     PermissionRefused,
 )
 from config.services import HostSection
+from tests.support.black_hole import black_hole
 from tests.support.ssh import Process, Said, connect, serve
 
 if TYPE_CHECKING:
@@ -336,6 +337,47 @@ async def test_what_is_offered_to_a_host(tmp_path: Path) -> None:
         assert not options.gss_auth
         assert not options.gss_kex
         assert (options.keepalive_interval, options.keepalive_count_max) == (7, 3)
+
+
+async def test_a_link_that_swallows_every_byte_is_lost_in_bounded_time(tmp_path: Path) -> None:
+    """A follower only reads, and would wait for ever; nobody tells it that the network drops what comes."""
+
+    async def say_and_wait(_: list[str], process: Process) -> None:
+        process.stdout.write(b"alive\n")
+        await asyncio.Event().wait()
+
+    async with serve(tmp_path) as server, black_hole(server.port) as way:
+        server.answers["follow"] = say_and_wait
+        server.answers["echo"] = Said("x\n")
+        known = (tmp_path / "known_hosts").read_text().replace(str(server.port), str(way.port))
+        (tmp_path / "known_hosts").write_text(known)
+        section = server.section(port=way.port)
+        link = Link(server.name, section, connect_timeout=5, command_timeout=30, keepalive=0.1)
+        process = await link.open(("follow",))
+        assert await process.stdout.readline() == b"alive\n"
+        way.swallow()
+        async with asyncio.timeout(10):  # four times the keepalive, and room for a busy machine
+            with pytest.raises(asyncssh.ConnectionLost):
+                await process.stdout.read(1)
+        way.let_through()
+        assert (await link.run(ECHO)).out == "x\n"
+        assert way.passed == 2
+        await link.close()
+
+
+async def test_a_link_that_is_lost_before_it_has_a_session_has_sent_nothing(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, black_hole(server.port) as way:
+        known = (tmp_path / "known_hosts").read_text().replace(str(server.port), str(way.port))
+        (tmp_path / "known_hosts").write_text(known)
+        section = server.section(port=way.port)
+        link = Link(server.name, section, connect_timeout=5, command_timeout=30, keepalive=0.1)
+        await link.connection()
+        way.swallow()
+        async with asyncio.timeout(10):
+            with pytest.raises(HostUnreachable, match="the connection was lost during `echo x`") as caught:
+                await link.run(ECHO)
+        assert not caught.value.sent
+        await link.close()
 
 
 @contextmanager

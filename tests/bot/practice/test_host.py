@@ -224,7 +224,7 @@ async def test_dropped_connections_and_a_closed_door() -> None:
         port = host.port
         await host.close_door()
         with pytest.raises(HostUnreachable):
-            await client.boot_id()
+            await client.show(unit_of(host), scope=SYSTEM)
         await host.open_door()
         assert host.port == port
         assert await client.boot_id() == host.journal.boot
