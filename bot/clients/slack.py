@@ -5,26 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import uuid
 from typing import TYPE_CHECKING
 
 import structlog
 
 from bot.clients.directory import Directory
+from bot.clients.identity import new_owner
+from bot.clients.slack_alerts import Alerts
 from bot.clients.slack_calls import connect_slack
-from bot.clients.slack_thread import Outlet, Sender, Timing
+from bot.clients.slack_outlet import Outlet, Timing
+from bot.clients.slack_session import open_session
+from bot.clients.slack_thread import Sender
 from bot.core.pacing import Pace, Pacing
 from bot.errors import OwnershipLost, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterable
+    from collections import Counter, deque
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from slack_sdk.web.async_client import AsyncWebClient
 
     from bot.clients.store import Store
+    from bot.core.events import ChannelId
 
-SENDERS = 256  # threads at once; the others wait for the next look
+SENDERS = 4096  # threads at once: one that waits costs next to nothing, and those of one channel may be many
 LONGEST_PAUSE = 5.0  # seconds between looks while Redis is gone
 
 log = structlog.get_logger()
@@ -40,14 +44,24 @@ class Outbox:
     """
 
     def __init__(
-        self, web: AsyncWebClient, store: Store, *, pace: Pace | None = None, timing: Timing | None = None
+        self,
+        web: AsyncWebClient,
+        store: Store,
+        *,
+        pace: Pace | None = None,
+        timing: Timing | None = None,
+        fallback: ChannelId | None = None,
     ) -> None:
-        """`web` must be built without retries of its own, as `connect_slack` does."""
+        """`web` must be built without retries of its own, as `connect_slack` does.
+
+        `fallback`: the channel where is told what Slack refuses elsewhere for good.
+        """
         if web.retry_handlers:
             raise ValueError("the outbox owns retries: build the client with retry_handlers=[]")
         self._timing = timing or Timing()
         self._queue = store.queue
-        self._outlet = Outlet(web, store.queue, Pacing(pace), uuid.uuid4().hex, self._timing)
+        alerts = Alerts(store.queue, fallback)
+        self._outlet = Outlet(web, store.queue, Pacing(pace), new_owner(), self._timing, alerts)
         self._senders: dict[str, Sender] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._fresh: set[str] = set()
@@ -57,8 +71,34 @@ class Outbox:
 
     @property
     def counts(self) -> Counter[str]:
-        """Messages "sent", "edited", "parked" and calls "failed", since this process began."""
+        """Messages "sent", "edited", "parked" and calls "failed", since this process began.
+
+        "locked": how often Slack began to refuse the token.
+        """
         return self._outlet.counts
+
+    @property
+    def delays(self) -> deque[float]:
+        """Seconds from the queue to Slack's yes, of the newest thousand messages and edits."""
+        return self._outlet.delays
+
+    @property
+    def locked(self) -> str | None:
+        """Slack's code while it refuses our token and everything waits."""
+        return self._outlet.locked
+
+    @property
+    def busy(self) -> int:
+        """Threads that this process is sending just now."""
+        return len(self._senders)
+
+    def subscribe_delay(self, listener: Callable[[float], None]) -> None:
+        """`listener` hears each delay, in seconds, as it comes."""
+        self._outlet.listeners.append(listener)
+
+    async def depth(self) -> int:
+        """How many messages wait in Redis, edits included, of all processes. Raises StoreUnavailable."""
+        return await self._queue.pending()
 
     def wake(self) -> None:
         """Look now."""
@@ -66,12 +106,24 @@ class Outbox:
 
     async def run(self) -> None:
         """Forever, until cancelled; then every thread is let go, for another process to go on with."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._look_forever(), name="outbox-look")
-                group.create_task(self._renew_forever(), name="outbox-renew")
-        finally:
-            await self._stop()
+        async with self._session():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._look_forever(), name="outbox-look")
+                    group.create_task(self._renew_forever(), name="outbox-renew")
+            finally:
+                await self._stop()
+
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[None]:
+        """Meanwhile the client's calls look at their lease once more when their connection stands."""
+        web = self._outlet.web
+        async with open_session(timeout=web.timeout, trust_env=web.trust_env_in_session) as session:
+            before, web.session = web.session, session
+            try:
+                yield
+            finally:
+                web.session = before
 
     async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109 - the public contract
         """True once everything queued was sent or parked; False when `timeout` seconds were not enough."""
@@ -163,7 +215,9 @@ class Outbox:
             await asyncio.sleep(self._timing.lease / 3)
             for thread in tuple(self._senders):
                 with contextlib.suppress(StoreUnavailable, OwnershipLost):
-                    await self._queue.renew(thread, self._outlet.owner, self._timing.lease)
+                    until = await self._queue.renew(thread, self._outlet.owner, self._timing.lease)
+                    if sender := self._senders.get(thread):
+                        sender.until = max(sender.until, until)
 
     async def _stop(self) -> None:
         tasks = list(self._tasks.values())

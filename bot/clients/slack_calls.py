@@ -10,7 +10,15 @@ import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.errors import SlackBusy, SlackError, SlackRefused, SlackUncertain, SlackUnreachable
+from bot.clients.slack_session import assure
+from bot.errors import (
+    SlackBusy,
+    SlackError,
+    SlackRefused,
+    SlackUncertain,
+    SlackUnreachable,
+    TokenRefused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +32,7 @@ class Meaning(StrEnum):
     REPAIRABLE = "repairable"  # not done; shorter and plainer it may pass
     GONE = "gone"  # the message can no longer be edited: post anew
     PERMANENT = "permanent"  # not done, and never will be
+    LOCKED = "locked"  # not done, and nothing else will be until the token is good again
 
 
 _CODES: dict[Meaning, str] = {
@@ -46,13 +55,15 @@ _CODES: dict[Meaning, str] = {
         restricted_action_thread_only_channel restricted_action_non_threadable_channel
         restricted_action_thread_locked as_user_not_supported ekm_access_denied
         messages_tab_disabled user_not_found cannot_dm_bot
-        invalid_auth not_authed account_inactive token_revoked token_expired no_permission missing_scope
-        not_allowed_token_type team_access_not_granted access_denied enterprise_is_restricted
+        no_permission missing_scope not_allowed_token_type team_access_not_granted access_denied
+        enterprise_is_restricted
         two_factor_setup_required org_level_token_not_supported method_deprecated unknown_method
         deprecated_endpoint team_not_found invalid_arg_name
         file_uploads_disabled file_uploads_except_images_disabled storage_limit_reached
         file_upload_size_restricted file_too_large blocked_file_type file_not_found invalid_channel
         posting_to_channel_denied""",
+    # Whoever reinstalls the app makes all that waited possible again: none of it is given up.
+    Meaning.LOCKED: "invalid_auth not_authed account_inactive token_revoked token_expired",
 }
 MEANINGS: dict[str, Meaning] = {code: meaning for meaning, codes in _CODES.items() for code in codes.split()}
 SERVER_ERROR = 500
@@ -66,7 +77,7 @@ _JSON_METHODS = frozenset({"chat.postMessage", "chat.update"})
 def connect_slack(token: str, api_url: str | None = None, *, timeout: float = 15.0) -> AsyncWebClient:
     """A client that never retries by itself: the SDK's own retry of a reset connection posts twice.
 
-    No session is shared: an idle connection that Slack closes just then would make a harmless call uncertain.
+    Without a session each call makes one of its own; `slack_session.open_session` gives one that is as good.
     """
     base = {} if api_url is None else {"base_url": api_url}
     return AsyncWebClient(token=token, timeout=timeout, retry_handlers=[], **base)  # type: ignore[arg-type]
@@ -78,9 +89,13 @@ def meaning_of(code: str) -> Meaning:
 
 
 async def call(web: AsyncWebClient, method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Slack's answer. Raises one of the SlackErrors; arguments that are None are left out."""
+    """Slack's answer; arguments that are None are left out.
+
+    Raises one of the SlackErrors, and OwnershipLost where the caller's lease ended before it could go out.
+    """
     given = {name: value for name, value in arguments.items() if value is not None}
     carrier = "json" if method in _JSON_METHODS else "params"
+    assure()
     with sending(method):
         answer = await web.api_call(method, **{carrier: given})  # type: ignore[arg-type]
         if not isinstance(answer.data, dict):
@@ -111,13 +126,15 @@ def _translate(method: str, error: SlackApiError) -> SlackError:
     code = str(data.get("error", "")) if isinstance(data, dict) else ""
     meaning = MEANINGS.get(code)
     if status == TOO_MANY or meaning is Meaning.BUSY:
-        return SlackBusy(method, _retry_after(getattr(response, "headers", {})))
+        return SlackBusy(method, read_retry_after(getattr(response, "headers", {})))
     if status >= SERVER_ERROR or meaning is Meaning.UNCERTAIN or not code:
         return SlackUncertain(method, code or f"HTTP status {status}")
+    if meaning is Meaning.LOCKED:
+        return TokenRefused(method, code)
     return SlackRefused(method, code, repairable=meaning_of(code) is Meaning.REPAIRABLE)
 
 
-def _retry_after(headers: Mapping[str, Any]) -> float:
+def read_retry_after(headers: Mapping[str, Any]) -> float:
     """Seconds; the header's name comes in any case."""
     for name, value in headers.items():
         if name.lower() == "retry-after":

@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
-
-from bot.clients.slack_calls import SERVER_ERROR, call, sending
-from bot.errors import SlackRefused, SlackUncertain
+from bot.clients.slack_calls import SERVER_ERROR, TOO_MANY, call, read_retry_after, sending
+from bot.clients.slack_messages import comment_of
+from bot.clients.slack_session import assure, open_session
+from bot.errors import SlackBusy, SlackRefused, SlackUncertain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -46,7 +46,6 @@ async def complete(
 ) -> None:
     """Step three: only now does the channel see the file."""
     title = message.file.title if message.file else file_id
-    comment = (message.file.comment if message.file else "") or message.text
     await call(
         web,
         COMPLETE,
@@ -54,19 +53,22 @@ async def complete(
             "files": json.dumps([{"id": file_id, "title": title}]),
             "channel_id": channel,
             "thread_ts": thread_ts,
-            "initial_comment": comment or None,
+            "initial_comment": comment_of(message) or None,
         },
     )
 
 
 async def _send(web: AsyncWebClient, url: str, content: bytes) -> None:
-    timeout = aiohttp.ClientTimeout(total=web.timeout + len(content) / SLOWEST)
+    timeout = web.timeout + len(content) / SLOWEST
+    assure()
     with sending(SEND):
         async with (
-            aiohttp.ClientSession(timeout=timeout, trust_env=web.trust_env_in_session) as session,
+            open_session(timeout=timeout, trust_env=web.trust_env_in_session) as session,
             session.post(url, data=content, proxy=web.proxy, ssl=web.ssl or True) as answer,
         ):
-            status = answer.status
+            status, headers = answer.status, answer.headers
+    if status == TOO_MANY:
+        raise SlackBusy(SEND, read_retry_after(headers))
     if status >= SERVER_ERROR:
         raise SlackUncertain(SEND, f"HTTP status {status}")
     if status >= 400:  # noqa: PLR2004 - HTTP's own border
@@ -75,7 +77,7 @@ async def _send(web: AsyncWebClient, url: str, content: bytes) -> None:
 
 def stand_in(message: Outgoing, content: bytes | None, code: str) -> Outgoing:
     """A reply with the end of the file, and a note of what is missing and why."""
-    comment = ((message.file.comment if message.file else "") or message.text)[:COMMENT_CHARACTERS]
+    comment = comment_of(message)[:COMMENT_CHARACTERS]
     if message.file is not None and message.file.alt:
         return _in_words(message, message.file.alt, comment, code)
     tail, kept, lines = _end_of(content or b"")

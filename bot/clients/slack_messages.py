@@ -40,6 +40,11 @@ def plain(message: Outgoing) -> Outgoing:
     return message.model_copy(update={"text": text, "blocks": ()})
 
 
+def comment_of(message: Outgoing) -> str:
+    """What is said with a file."""
+    return (message.file.comment if message.file else "") or message.text
+
+
 async def post(
     web: AsyncWebClient, message: Outgoing, thread_ts: str | None, *, tagged: bool = True
 ) -> Address:
@@ -58,7 +63,7 @@ async def post(
             "reply_broadcast": True if message.broadcast and thread_ts else None,
             "unfurl_links": False,
             "unfurl_media": False,
-            "metadata": _metadata(message) if tagged else None,
+            "metadata": _metadata(message, message.id) if tagged else None,
             "client_msg_id": str(uuid.uuid5(NAMESPACE, message.id)),
         },
     )
@@ -66,6 +71,8 @@ async def post(
 
 
 async def update(web: AsyncWebClient, message: Outgoing, address: Address) -> None:
+    """Shows the edit. The metadata goes on naming what is edited: the root, or the reply that took over."""
+    name = "root" if address.present is None else "present"
     await call(
         web,
         "chat.update",
@@ -75,7 +82,7 @@ async def update(web: AsyncWebClient, message: Outgoing, address: Address) -> No
             "text": message.text,
             "blocks": list(message.blocks) or None,
             "parse": "none",
-            "metadata": _metadata(message),
+            "metadata": _metadata(message, f"{message.thread}:{name}"),
         },
     )
 
@@ -108,9 +115,10 @@ async def read_back(
         arguments["cursor"] = cursor
 
 
-def _metadata(message: Outgoing) -> dict[str, Any]:
-    """Every app of the workspace can read this: ids, nothing else."""
-    return {"event_type": EVENT_TYPE, "event_payload": {"operation": message.thread, "id": message.id}}
+def _metadata(message: Outgoing, name: str) -> dict[str, Any]:
+    """Every app of the workspace can read this: ids and tags, nothing else."""
+    payload = {**message.tags, "operation": message.thread, "id": name}
+    return {"event_type": EVENT_TYPE, "event_payload": payload}
 
 
 def _is(found: dict[str, Any], message: Outgoing, attempt: Attempt) -> bool:

@@ -9,25 +9,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
-from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clients import slack_files
-from bot.clients.records import Address, FileNote, Outgoing, Parked
+from bot.clients.records import Address, FileNote, Parked
 from bot.clients.slack_calls import Meaning, meaning_of
+from bot.clients.slack_claims import (
+    address_by,
+    channel_of,
+    hangs_on_root,
+    methods_of,
+    thread_ts_of,
+    waiting_of,
+)
 from bot.clients.slack_messages import permalink, plain, post, read_back, update
-from bot.clients.store_queue import Claim, Queue, new_attempt
-from bot.core.events import ChannelId
-from bot.core.pacing import POST, Does, Pacing, Waiting
-from bot.errors import SlackBusy, SlackError, SlackRefused, SlackUncertain, SlackUnreachable, StoreUnavailable
+from bot.clients.slack_outlet import Outlet, Sent
+from bot.clients.slack_session import speak_while
+from bot.clients.store_queue import new_attempt
+from bot.core.pacing import POST, Does
+from bot.errors import (
+    OwnershipLost,
+    SlackBusy,
+    SlackError,
+    SlackRefused,
+    SlackUncertain,
+    SlackUnreachable,
+    StoreUnavailable,
+    TokenRefused,
+)
 
 if TYPE_CHECKING:
+    from bot.clients.records import Outgoing
+    from bot.clients.store_queue import Claim
     from bot.core.events import MessageTs
 
 POISONED = frozenset({"internal_error", "fatal_error"})
@@ -35,39 +52,9 @@ PLAIN_AFTER = 8  # such answers in a row to one message, before it is tried as p
 FILE_TRIES = 5  # uncertain tries to hand over a file's bytes, before text stands in for it
 LINK_SECONDS = 5.0
 LINK_TRIES = 3
+LOGGED = 2000  # characters of a message that is told nowhere else
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds. A process that dies keeps its threads for `lease`; `settle` is waited before reading back."""
-
-    lease: float = 5.0
-    poll: float = 1.0
-    settle: float = 1.0
-    longest: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outlet:
-    """What all senders of one process share."""
-
-    web: AsyncWebClient
-    queue: Queue
-    pacing: Pacing
-    owner: str
-    timing: Timing
-    sent: dict[str, Sent] = field(default_factory=dict)  # in Slack, but not yet taken out of the queue
-    counts: Counter[str] = field(default_factory=Counter)
-    link_tries: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """A message Slack has; `address` where that is the thread's root or its present."""
-
-    address: Address | None = None
 
 
 class Sender:
@@ -78,11 +65,18 @@ class Sender:
         self.wake = asyncio.Event()
         self._outlet = outlet
         self._queue = outlet.queue
+        self.until = float("-inf")  # monotonic time up to which the lease surely is ours
         self._failures = 0  # in a row
         self._poisoned = 0
 
+    def assure(self) -> None:
+        """Raises OwnershipLost where the lease may have ended: another process may be sending by now."""
+        if time.monotonic() >= self.until:
+            raise OwnershipLost(f"the lease on {self.thread} ended before a call could go out")
+
     async def run(self) -> None:
         """Ends when there is nothing to send now. Raises StoreUnavailable, OwnershipLost."""
+        speak_while(self.assure)
         try:
             while await self._step():
                 pass
@@ -96,10 +90,14 @@ class Sender:
         claim = await self._queue.claim(self.thread, outlet.owner, outlet.timing.lease)
         if claim is None:
             return False
+        self.until = claim.until
         if claim.refused and not claim.address and await self._park_orphan(claim, claim.refused):
             return True
         await self._link(claim)
-        step = outlet.pacing.choose(_waiting(claim), time.monotonic())
+        waiting = waiting_of(claim)
+        step = outlet.pacing.choose(waiting, time.monotonic())
+        if step.does in {Does.HEAD, Does.EDIT}:
+            step = await outlet.admit(step, waiting)
         match step.does:
             case Does.HEAD if claim.head:
                 await self._try(claim, claim.head)
@@ -108,23 +106,24 @@ class Sender:
             case Does.WAIT:
                 await self._pause(step.seconds)
             case _:
-                outlet.pacing.forget(self.thread, _channel(claim))
+                outlet.pacing.forget(self.thread, channel_of(claim))
                 await self._queue.rest(self.thread)
                 return False
         return True
 
     async def _try(self, claim: Claim, message: Outgoing) -> None:
         """One try of the head or of the edit, and what follows from its failure."""
-        edit = message.kind == "edit"
         try:
-            await (self._edit(claim, message) if edit else self._deliver(claim, message))
+            await (self._edit if message.kind == "edit" else self._deliver)(claim, message)
+        except TokenRefused as refusal:
+            self._outlet.lock(refusal)
+            await self._fail(claim, message, refusal)
         except SlackRefused as refusal:
             await self._park(claim, message, method=refusal.method, code=refusal.code)
         except SlackError as error:
             await self._fail(claim, message, error)
         else:
             self._failures = self._poisoned = 0
-            self._outlet.counts["edited" if edit else "sent"] += 1
 
     async def _fail(self, claim: Claim, message: Outgoing, error: SlackError) -> None:
         log.warning(
@@ -133,15 +132,17 @@ class Sender:
         self._outlet.counts["failed"] += 1
         self._poisoned += error.code in POISONED
         if isinstance(error, SlackBusy):
-            self._outlet.pacing.park(error.method, error.retry_after, time.monotonic())
+            self._outlet.park(error, channel_of(claim))
         if message.kind == "edit":
             return  # comes up again when its root may be edited again; replies go on
-        if isinstance(error, SlackBusy | SlackUnreachable) and claim.attempted is None:
+        if isinstance(error, SlackBusy | SlackUnreachable | TokenRefused) and claim.attempted is None:
             await self._queue.attempt(self.thread, self._outlet.owner, None)
+        if isinstance(error, TokenRefused):
+            return  # all wait together
         if not isinstance(error, SlackBusy):
             self._failures += 1
             self._outlet.pacing.hold(self.thread, self._backoff(), time.monotonic())
-        elif error.method not in _methods(claim):
+        elif error.method not in methods_of(claim):
             self._outlet.pacing.hold(self.thread, error.retry_after, time.monotonic())
 
     def _backoff(self) -> float:
@@ -160,17 +161,24 @@ class Sender:
         outlet = self._outlet
         if head.id not in outlet.sent:
             outlet.sent[head.id] = await self._find(claim, head) or await self._send(claim, head)
-        await self._queue.accept(claim, outlet.owner, outlet.sent[head.id].address)
+        try:
+            await self._queue.accept(claim, outlet.owner, outlet.sent[head.id].address)
+        except OwnershipLost:
+            del outlet.sent[head.id]  # whoever has the thread now finds it there
+            raise
         del outlet.sent[head.id]
+        outlet.accepted(head)
 
     async def _find(self, claim: Claim, head: Outgoing) -> Sent | None:
         """The message, if an earlier try brought it to Slack."""
         attempt = claim.attempted
         if attempt is None:
             return None
-        channel, thread_ts = _channel(claim), _thread_ts(claim)
+        channel, thread_ts = channel_of(claim), thread_ts_of(claim)
         try:
             ts = await read_back(self._outlet.web, head, attempt, channel=channel, thread_ts=thread_ts)
+        except TokenRefused:
+            raise
         except SlackRefused as refusal:
             # Without the right to read, sending again is what loses nothing.
             log.warning("read_back_refused", thread=self.thread, id=head.id, code=refusal.code)
@@ -178,7 +186,7 @@ class Sender:
         if ts is None:
             return None
         log.info("message_found", thread=self.thread, id=head.id, ts=ts)
-        return Sent(_address(claim, head, Address(channel=channel, ts=ts)))
+        return Sent(address_by(claim, head, Address(channel=channel, ts=ts)))
 
     async def _send(self, claim: Claim, head: Outgoing) -> Sent:
         if claim.attempted is None:
@@ -186,12 +194,16 @@ class Sender:
         if head.kind == "upload":
             await self._upload(claim, head)
             return Sent()
-        return Sent(_address(claim, head, await self._post(head, _thread_ts(claim))))
+        return Sent(address_by(claim, head, await self._post(head, thread_ts_of(claim))))
 
-    async def _post(self, message: Outgoing, thread_ts: MessageTs | None) -> Address:
+    def _palatable(self, message: Outgoing, after: int = 1) -> Outgoing:
+        """What Slack chokes on again and again is tried as plain text."""
+        return plain(message) if self._poisoned >= after * PLAIN_AFTER else message
+
+    async def _post(self, message: Outgoing, thread_ts: MessageTs | None, *, after: int = 1) -> Address:
         web = self._outlet.web
         try:
-            return await post(web, plain(message) if self._poisoned >= PLAIN_AFTER else message, thread_ts)
+            return await post(web, self._palatable(message, after), thread_ts)
         except SlackRefused as refusal:
             if not refusal.repairable:
                 raise
@@ -203,16 +215,20 @@ class Sender:
         content = await self._queue.file(head)
         try:
             await self._hand_over(claim, head, content)
+        except TokenRefused:
+            raise
         except SlackRefused as refusal:
             log.warning("upload_refused", thread=self.thread, id=head.id, code=refusal.code)
             stand_in = slack_files.stand_in(head, content, refusal.code)
-            await self._post(stand_in, _thread_ts(claim))
+            await self._post(stand_in, thread_ts_of(claim), after=2)  # the first was the file itself
 
     async def _hand_over(self, claim: Claim, head: Outgoing, content: bytes | None) -> None:
         web, attempt = self._outlet.web, claim.attempted
         file_id = attempt.file if attempt else None
         if content is None:
             raise SlackRefused(slack_files.RESERVE, "no_content")
+        if self._poisoned >= PLAIN_AFTER:
+            raise SlackRefused(slack_files.COMPLETE, "internal_error")
         if file_id is None:
             note = head.file or FileNote(name="log.txt", title="log")
             try:
@@ -222,7 +238,9 @@ class Sender:
                 if self._failures + 1 < FILE_TRIES:
                     raise
                 raise SlackRefused(error.method, error.code) from error
-        await slack_files.complete(web, head, file_id, channel=_channel(claim), thread_ts=_thread_ts(claim))
+        await slack_files.complete(
+            web, head, file_id, channel=channel_of(claim), thread_ts=thread_ts_of(claim)
+        )
 
     async def _note_file(self, head: Outgoing, file_id: str) -> None:
         attempt = new_attempt(head).model_copy(update={"file": file_id})
@@ -241,10 +259,11 @@ class Sender:
             await self._post_anew(claim, edit, claim.address, refusal)
         else:
             await self._queue.edited(claim, self._outlet.owner)
+            self._outlet.accepted(edit)
 
     async def _update(self, edit: Outgoing, address: Address) -> None:
         try:
-            await update(self._outlet.web, edit, address)
+            await update(self._outlet.web, self._palatable(edit), address)
         except SlackRefused as refusal:
             if not refusal.repairable:
                 raise
@@ -262,9 +281,10 @@ class Sender:
     async def _link(self, claim: Claim) -> None:
         """The root's permalink, for those who are told that the service is taken."""
         address, tries = claim.address, self._outlet.link_tries
-        if address is None or address.permalink or tries[self.thread] >= LINK_TRIES:
+        tried = tries.get(self.thread, 0)
+        if address is None or address.permalink or self._outlet.locked or tried >= LINK_TRIES:
             return
-        tries[self.thread] += 1
+        tries[self.thread] = tried + 1
         try:
             async with asyncio.timeout(LINK_SECONDS):
                 link = await permalink(self._outlet.web, address)
@@ -272,71 +292,32 @@ class Sender:
             log.warning("permalink_unknown", thread=self.thread, error=str(error))
             return
         await self._queue.link_address(self.thread, link)
-        del tries[self.thread]
+        tries.pop(self.thread, None)
 
     # What Slack refused for good.
 
     async def _park_orphan(self, claim: Claim, code: str) -> bool:
         """What cannot go out because the root was refused; False when the head needs no root of ours."""
         for message in (claim.head, claim.edit):
-            if message and _hangs_on_root(message):
+            if message and hangs_on_root(message):
                 await self._park(claim, message, method=POST, code=code)
                 return True
         return False
 
     async def _park(self, claim: Claim, message: Outgoing, *, method: str, code: str) -> None:
         parked = Parked(outgoing=message, method=method, code=code, at=datetime.now(UTC))
+        content = await self._queue.file(message) if message.kind == "upload" else None
+        # First: who dies in between meets the refusal again, and tells nothing twice.
+        await self._outlet.alerts.tell(parked, content)
         await self._queue.park(claim, self._outlet.owner, parked)
         self._failures = self._poisoned = 0
         self._outlet.counts["parked"] += 1
-        log.error("message_parked", thread=self.thread, id=message.id, method=method, code=code)
-
-
-def _channel(claim: Claim) -> ChannelId:
-    """Of our own thread as Slack told it, since asked for a person it answers with a conversation."""
-    head = claim.head or claim.edit
-    own = claim.address is not None and (head is None or (head.kind != "root" and head.thread_ts is None))
-    if own and claim.address:
-        return claim.address.channel
-    return head.channel if head else ChannelId("")
-
-
-def _hangs_on_root(message: Outgoing) -> bool:
-    """False for a root, for what goes into another's thread, and for a thread that is one message alone."""
-    return message.kind != "root" and message.thread_ts is None and message.thread != message.id
-
-
-def _thread_ts(claim: Claim) -> MessageTs | None:
-    if claim.head is None or claim.head.kind == "root":
-        return None
-    return claim.head.thread_ts or (claim.address.ts if claim.address else None)
-
-
-def _address(claim: Claim, head: Outgoing, posted: Address) -> Address | None:
-    """What the thread's address becomes by this message; None where it stays as it is."""
-    if head.kind == "root":
-        return posted
-    if head.kind == "present" and claim.address:
-        return claim.address.model_copy(update={"present": posted.ts})
-    return None
-
-
-def _methods(claim: Claim) -> tuple[str, ...]:
-    """The methods the head needs; none while it has to wait for the root."""
-    head = claim.head
-    if head is None or (_hangs_on_root(head) and _thread_ts(claim) is None):
-        return ()
-    own = (slack_files.RESERVE, slack_files.COMPLETE) if head.kind == "upload" else (POST,)
-    if claim.attempted is None:
-        return own
-    return (*own, "conversations.replies" if _thread_ts(claim) else "conversations.history")
-
-
-def _waiting(claim: Claim) -> Waiting:
-    replacing = claim.head is not None and claim.head.kind in {"root", "present"}
-    return Waiting(
-        thread=claim.thread,
-        channel=_channel(claim),
-        head=_methods(claim),
-        edit=claim.edit is not None and claim.address is not None and not replacing,
-    )
+        log.error(
+            "message_parked",
+            thread=self.thread,
+            id=message.id,
+            channel=message.channel,
+            method=method,
+            code=code,
+            text=message.text[:LOGGED],
+        )

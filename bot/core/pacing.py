@@ -62,7 +62,11 @@ class Lane:
     promises: dict[str, float] = field(default_factory=dict)
     shut: float = float("-inf")
 
-    def due(self, thread: str, now: float) -> float:
+    def due(self, thread: str, barred: float, now: float) -> float:
+        """`barred`: until when it may not go for a reason of its own. Till then it holds no turn."""
+        if barred > now:
+            self.leave(thread)
+            return barred
         if thread not in self.promises:
             self.promises[thread] = self.promised.ready(now)
             self.promised.take(self.promises[thread])
@@ -71,6 +75,11 @@ class Lane:
     def take(self, thread: str, now: float) -> None:
         self.promises.pop(thread, None)
         self.spent.take(now)
+
+    def leave(self, thread: str) -> None:
+        """Others need not wait for its turn."""
+        if self.promises.pop(thread, None) is not None:
+            self.promised.give_back()
 
     def give_back(self, thread: str, seconds: float, now: float) -> None:
         """The token was not used; the thread keeps its turn."""
@@ -172,9 +181,9 @@ class Pacing:
 
     def forget(self, thread: str, channel: str) -> None:
         """The thread has nothing more to send: others need not wait for its turn."""
-        self._edits.promises.pop(thread, None)
+        self._edits.leave(thread)
         if channel in self._channels:
-            self._channels[channel].promises.pop(thread, None)
+            self._channels[channel].leave(thread)
 
     def prune(self, now: float) -> None:
         """Drop what no longer holds anybody up, so that memory does not grow with the threads ever seen."""
@@ -188,19 +197,16 @@ class Pacing:
     def _head_due(self, waiting: Waiting, now: float) -> float | None:
         if not waiting.head:
             return None
-        due = self._channel(waiting.channel).due(waiting.thread, now)
         held = self._held.get(waiting.thread, now)
         parked = (self._parked_until(method, waiting.channel, now) for method in waiting.head)
-        return max([due, held, self._closed, *parked])
+        return self._channel(waiting.channel).due(waiting.thread, max(held, self._closed, *parked), now)
 
     def _edit_due(self, waiting: Waiting, now: float) -> float | None:
         if not waiting.edit:
             return None
-        edited = self._edited.get(waiting.thread)
-        if edited is not None and edited + self.pace.root_interval > now:
-            return edited + self.pace.root_interval  # only then does it ask for its turn among the others
-        due = self._edits.due(waiting.thread, now)
-        return max(due, self._closed, self._parked_until(UPDATE, waiting.channel, now))
+        parked = self._parked_until(UPDATE, waiting.channel, now)
+        edited = self._edited.get(waiting.thread, float("-inf")) + self.pace.root_interval
+        return self._edits.due(waiting.thread, max(edited, parked, self._closed), now)
 
     def _parked_until(self, method: str, channel: str, now: float) -> float:
         return max(self._parked.get((method, channel), now), self._parked.get((method, ANYWHERE), now))

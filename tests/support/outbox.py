@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bot.clients.slack import Outbox, Pace, Timing, connect_slack
 from bot.clients.store import Store
+from bot.core.events import ChannelId
 from bot.practice.slack import PracticeSlack
 from tests.support.outgoing import CHANNEL, OTHER_CHANNEL
 
@@ -42,9 +43,11 @@ class Stage:
         self.store = store
 
     @contextlib.asynccontextmanager
-    async def outbox(self, *, pace: Pace = BRISK, timing: Timing = QUICK) -> AsyncIterator[Outbox]:
+    async def outbox(
+        self, *, pace: Pace = BRISK, timing: Timing = QUICK, fallback: str | None = None
+    ) -> AsyncIterator[Outbox]:
         """Runs inside the block; its end is a cancellation, as at the stop of the bot."""
-        outbox = self.idle_outbox(pace=pace, timing=timing)
+        outbox = self.idle_outbox(pace=pace, timing=timing, fallback=fallback)
         running = asyncio.create_task(outbox.run())
         try:
             yield outbox
@@ -53,9 +56,12 @@ class Stage:
             with contextlib.suppress(asyncio.CancelledError):
                 await running
 
-    def idle_outbox(self, *, pace: Pace = BRISK, timing: Timing = QUICK) -> Outbox:
+    def idle_outbox(
+        self, *, pace: Pace = BRISK, timing: Timing = QUICK, fallback: str | None = None
+    ) -> Outbox:
         web = connect_slack(self.slack.bot_token, self.slack.api_url, timeout=CALL_SECONDS)
-        return Outbox(web, self.store, pace=pace, timing=timing)
+        channel = ChannelId(fallback) if fallback else None
+        return Outbox(web, self.store, pace=pace, timing=timing, fallback=channel)
 
     async def deliver(self, *, pace: Pace = BRISK) -> Outbox:
         """Everything that is queued, by an outbox that then stops."""

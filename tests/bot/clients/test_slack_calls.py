@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from bot.clients.slack_calls import MEANINGS, Meaning, call, connect_slack, meaning_of
-from bot.errors import SlackBusy, SlackError, SlackRefused, SlackUncertain, SlackUnreachable
+from bot.errors import SlackBusy, SlackError, SlackRefused, SlackUncertain, SlackUnreachable, TokenRefused
 from bot.practice.slack_faults import FaultPlan
 from tests.support.outbox import open_slack
 from tests.support.outgoing import CHANNEL
@@ -100,6 +100,13 @@ async def test_refused(slack: PracticeSlack, code: str, repairable: bool) -> Non
     assert (error.code, error.repairable) == (code, repairable)
 
 
+@pytest.mark.parametrize("code", ["token_revoked", "invalid_auth", "account_inactive", "not_authed"])
+async def test_a_token_that_is_no_longer_good_is_told_apart(slack: PracticeSlack, code: str) -> None:
+    error = await fail(slack, plan.error(code))
+    assert isinstance(error, TokenRefused)
+    assert (error.code, error.repairable) == (code, False)
+
+
 async def test_an_answer_that_is_not_http_is_uncertain() -> None:
     async def rubbish(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
@@ -126,6 +133,8 @@ async def test_an_answer_that_is_not_http_is_uncertain() -> None:
         ("restricted_action_read_only_channel", Meaning.PERMANENT),
         ("file_uploads_disabled", Meaning.PERMANENT),
         ("of_next_year", Meaning.REPAIRABLE),
+        ("token_revoked", Meaning.LOCKED),
+        ("missing_scope", Meaning.PERMANENT),
     ],
 )
 def test_meanings(code: str, meaning: Meaning) -> None:

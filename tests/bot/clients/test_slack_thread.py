@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
+from bot.clients.slack_outlet import Outlet
+from bot.clients.slack_thread import Sender
+from bot.errors import OwnershipLost
 from bot.practice.slack_faults import UPLOAD, FaultPlan
 from tests.support.outbox import Stage, open_stage
 from tests.support.outgoing import CHANNEL, edit, operation, reply, root, section, upload
@@ -15,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bot.clients.records import Outgoing
+    from bot.core.pacing import Step, Waiting
     from bot.practice.slack_faults import Fault
 
 POST, UPDATE = "chat.postMessage", "chat.update"
@@ -266,12 +272,144 @@ async def test_an_archived_channel_parks_and_other_channels_go_on(stage: Stage) 
     assert stage.thread("C0987654321") == ["restarting"]
 
 
-@pytest.mark.parametrize("code", ["token_revoked", "invalid_auth", "account_inactive", "missing_scope"])
-async def test_a_token_that_is_no_longer_good_parks(stage: Stage, code: str) -> None:
-    stage.slack.faults.add(POST, plan.error(code))
+async def test_a_scope_that_is_missing_parks(stage: Stage) -> None:
+    stage.slack.faults.add(POST, plan.error("missing_scope"))
     await stage.store.enqueue([root()])
     await stage.deliver()
-    assert [entry.code for entry in await stage.store.parked()] == [code]
+    assert [entry.code for entry in await stage.store.parked()] == ["missing_scope"]
+
+
+# A token that is refused: nothing is wrong with the messages.
+
+
+async def test_all_wait_in_order_until_the_token_is_good_again(stage: Stage) -> None:
+    await stage.store.save(operation(), [root(), reply(1)])
+    await stage.deliver()
+    stage.slack.workspace.revoked = True
+    with capture_logs() as logs:
+        async with stage.outbox() as outbox:
+            content = {"op1:3": LOG}
+            await stage.store.save(operation(), [reply(2), upload(3), reply(4), edit("healthy")], content)
+            await stage.store.enqueue([root(thread="op2", channel="C0987654321")])
+            await stage.slack.wait_for(lambda slack: len(slack.refusals) > 3, 5)
+            assert outbox.locked == "token_revoked"
+            assert outbox.counts["locked"] == 1
+            stage.slack.workspace.revoked = False
+            assert await outbox.drain(5)
+            assert outbox.locked is None
+    assert stage.thread() == ["healthy", "reply 1", "reply 2", "3 lines, 1 secret masked", "reply 4"]
+    assert stage.thread("C0987654321") == ["restarting"]
+    assert [file.content for file in stage.slack.files.values()] == [LOG]
+    assert await stage.store.parked() == []
+    told = [entry["event"] for entry in logs if str(entry["event"]).startswith("slack_token")]
+    assert told == ["slack_token_refused", "slack_token_good_again"]
+
+
+async def test_a_token_that_is_refused_at_the_read_back_sends_nothing_twice(stage: Stage) -> None:
+    await stage.store.enqueue([root()])
+    await stage.deliver()
+    stage.slack.faults.add(POST, plan.reset_after_accept())
+    stage.slack.faults.add("conversations.replies", plan.error("token_revoked"), times=2)
+    await stage.store.enqueue([reply(1)])
+    await stage.deliver()
+    assert stage.thread() == ["restarting", "reply 1"]
+
+
+@pytest.mark.parametrize("method", ["files.getUploadURLExternal", "files.completeUploadExternal"])
+async def test_a_file_waits_for_the_token_and_does_not_become_text(stage: Stage, method: str) -> None:
+    stage.slack.faults.add(method, plan.error("invalid_auth"), times=2)
+    await stage.store.save(operation(), [root(), upload(1)], {"op1:1": LOG})
+    await stage.deliver()
+    (file,) = stage.slack.files.values()
+    assert file.content == LOG
+    assert stage.thread() == ["restarting", "3 lines, 1 secret masked"]
+
+
+# Told on another way.
+
+
+async def test_what_slack_refuses_is_told_in_the_fallback_channel(stage: Stage) -> None:
+    stage.slack.add_channel("C0FALLBACK", "alerts")
+    await stage.store.enqueue([root(), reply(1)])
+    async with stage.outbox(fallback="C0FALLBACK") as outbox:
+        assert await outbox.drain(5)
+        stage.slack.workspace.channels[CHANNEL].archived = True
+        await stage.store.save(operation(), [reply(2), edit("now"), upload(3), reply(4)], {"op1:3": LOG})
+        assert await outbox.drain(5)
+        stage.slack.workspace.channels[CHANNEL].archived = False
+        await stage.store.enqueue([reply(5), edit("healthy")])
+        assert await outbox.drain(5)
+    assert stage.thread() == ["healthy", "reply 1", "reply 5"]
+    alert, *told = stage.slack.thread("C0FALLBACK", stage.root("C0FALLBACK").ts)
+    assert "`is_archived`" in alert.plain
+    assert alert.plain.endswith("now")
+    assert [message.text for message in told] == ["reply 2", "3 lines, 1 secret masked", "reply 4"]
+    assert told[1].files[0].content == LOG
+    assert len(stage.slack.channel_messages("C0FALLBACK")) == 1
+    assert sorted(entry.outgoing.id for entry in await stage.store.parked()) == [
+        "op1:2",
+        "op1:3",
+        "op1:4",
+        "op1:edit",
+    ]
+
+
+async def test_a_file_of_a_thread_without_a_place_is_told_with_it(stage: Stage) -> None:
+    """Its root was refused: nothing of it was ever asked of Slack, and all of it is told."""
+    stage.slack.add_channel("C0FALLBACK", "alerts")
+    nowhere = {"channel": "C0NOWHERE"}
+    orphans = [root(**nowhere), reply(1, **nowhere), upload(2, **nowhere), edit("now", **nowhere)]
+    async with stage.outbox(fallback="C0FALLBACK") as outbox:
+        await stage.store.save(operation(), orphans, {"op1:2": LOG})
+        assert await outbox.drain(5)
+    alert, *told = stage.slack.thread("C0FALLBACK", stage.root("C0FALLBACK").ts)
+    assert alert.plain.endswith("now")
+    assert [message.text for message in told] == ["reply 1", "3 lines, 1 secret masked"]
+
+
+async def test_who_asked_is_told_in_private_when_the_thread_is_refused(stage: Stage) -> None:
+    stage.slack.add_user("U0ALICE", "alice")
+    async with stage.outbox() as outbox:
+        await stage.store.enqueue([root(channel="C0NOWHERE", asker="U0ALICE"), reply(1, channel="C0NOWHERE")])
+        assert await outbox.drain(5)
+    (told,) = stage.slack.workspace.roots("D0ALICE")
+    assert "`channel_not_found`" in told.plain
+    assert "/invite" in told.plain
+
+
+async def test_a_refused_message_says_itself_in_the_log(stage: Stage) -> None:
+    with capture_logs() as logs:
+        await stage.store.enqueue([root("restarting kimi-k2.5", channel="C0NOWHERE")])
+        await stage.deliver()
+    (entry,) = [entry for entry in logs if entry["event"] == "message_parked"]
+    assert (entry["text"], entry["channel"], entry["code"]) == (
+        "restarting kimi-k2.5",
+        "C0NOWHERE",
+        "channel_not_found",
+    )
+
+
+# The lease.
+
+
+async def test_who_may_have_lost_the_lease_calls_nobody(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.store.enqueue([root()])
+    sender = Sender("op1", stage.idle_outbox()._outlet)
+    admit = Outlet.admit
+
+    async def wait_too_long(outlet: Outlet, step: Step, waiting: Waiting) -> Step:
+        sender.until = time.monotonic()
+        return await admit(outlet, step, waiting)
+
+    monkeypatch.setattr(Outlet, "admit", wait_too_long)
+    with pytest.raises(OwnershipLost):
+        await sender.run()
+    assert stage.slack.calls == []
+    monkeypatch.undo()
+    await stage.deliver()
+    assert stage.thread() == ["restarting"]
 
 
 # Edits that are no longer possible.
@@ -343,6 +481,7 @@ FILE_FAULTS: list[tuple[str, Fault]] = [
     (RESERVE, plan.error("internal_error")),
     (UPLOAD, plan.status(500)),
     (UPLOAD, plan.reset_after_accept()),
+    (UPLOAD, plan.rate_limited(0)),
     (COMPLETE, plan.rate_limited(0)),
     (COMPLETE, plan.reset_before_accept()),
     (COMPLETE, plan.reset_after_accept()),
@@ -361,9 +500,26 @@ async def test_an_upload_comes_once_whatever_fails(stage: Stage, method: str, fa
     assert [file.content for files in shown for file in files] == [LOG]
 
 
+FILE_REFUSALS = [
+    "file_uploads_disabled",
+    "file_uploads_except_images_disabled",
+    "storage_limit_reached",
+    "file_upload_size_restricted",
+    "file_too_large",
+    "blocked_file_type",
+    "slack_connect_blocked_file_type",
+    "file_not_found",
+    "invalid_channel",
+    "posting_to_channel_denied",
+    "missing_scope",
+    "of_next_year",
+]
+
+
 @pytest.mark.parametrize("method", [RESERVE, COMPLETE, UPLOAD])
-async def test_an_upload_that_is_refused_becomes_text(stage: Stage, method: str) -> None:
-    stage.slack.faults.add(method, plan.error("file_uploads_disabled"))
+@pytest.mark.parametrize("code", FILE_REFUSALS)
+async def test_an_upload_that_is_refused_becomes_text(stage: Stage, method: str, code: str) -> None:
+    stage.slack.faults.add(method, plan.error(code))
     await stage.store.save(operation(), [root(), upload(1), reply(2)], {"op1:1": LOG})
     await stage.deliver()
     _, told, last = stage.slack.thread(CHANNEL, stage.root().ts)
@@ -389,6 +545,17 @@ async def test_bytes_that_cannot_be_handed_over_become_text(stage: Stage) -> Non
     await stage.store.save(operation(), [root(), upload(1)], {"op1:1": LOG})
     await stage.deliver()
     assert "third line" in stage.slack.thread(CHANNEL, stage.root().ts)[1].plain
+
+
+async def test_a_file_that_slack_chokes_on_becomes_text(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.clients.slack_thread.PLAIN_AFTER", 3)
+    stage.slack.faults.add(COMPLETE, plan.error("internal_error"), times=None)
+    await stage.store.save(operation(), [root(), upload(1), reply(2)], {"op1:1": LOG})
+    await stage.deliver()
+    assert "third line" in stage.slack.thread(CHANNEL, stage.root().ts)[1].plain
+    assert stage.thread()[-1] == "reply 2"
 
 
 async def test_a_file_whose_content_is_gone_is_told(stage: Stage) -> None:

@@ -98,6 +98,19 @@ def test_a_rate_met_in_two_channels_one_after_the_other_is_each_ones() -> None:
     assert pacing.choose(reply("c", "C3"), 4.0) == Step(Does.HEAD)
 
 
+def test_who_is_parked_holds_no_turn() -> None:
+    """A hundred threads of a channel that is parked: the first of another waits for none of them."""
+    pacing = Pacing(PACE)
+    crowd = [Waiting(f"a{number}", "C1", edit=True) for number in range(100)]
+    for waiting in crowd:
+        pacing.choose(waiting, 0.0)
+    pacing.park(UPDATE, 30.0, 1.0, channel="C1")
+    for waiting in crowd:
+        pacing.choose(waiting, 1.0)
+    late = pacing.choose(Waiting("b", "C2", edit=True), 4.0)
+    assert late.does is Does.EDIT or late.seconds <= PACE.edit_interval
+
+
 def test_what_slack_takes_from_nobody_nobody_sends() -> None:
     pacing = Pacing(PACE)
     pacing.close(8.0, 0.0)

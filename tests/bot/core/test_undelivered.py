@@ -1,0 +1,55 @@
+"""Words about what Slack would not take."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bot.core.blocks import Message, section
+from bot.core.events import ChannelId
+from bot.core.undelivered import mend, name_place, render_refusal, render_refusal_with, render_untold
+
+CHANNEL = ChannelId("C0123456789")
+REFUSAL = render_refusal(CHANNEL, "chat.update", "is_archived")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("not_in_channel", "/invite"),
+        ("channel_not_found", "/invite"),
+        ("is_archived", "Unarchive"),
+        ("restricted_action_read_only_channel", "manages the channel"),
+        ("missing_scope", "Reinstall"),
+        ("of_next_year", "kimi-bot check"),
+    ],
+)
+def test_each_code_says_who_can_mend_it(code: str, words: str) -> None:
+    assert words in mend(code)
+
+
+def test_a_refusal_names_place_method_and_code() -> None:
+    for words in ("<#C0123456789>", "`chat.update`", "`is_archived`"):
+        assert words in REFUSAL.text
+        assert words in json.dumps(REFUSAL.blocks)
+
+
+def test_the_present_follows_and_slack_takes_it() -> None:
+    small = Message("now", (section("now"),))
+    assert render_refusal_with(REFUSAL, small).blocks == (*REFUSAL.blocks, *small.blocks)
+    large = Message("now", tuple(section(str(number) * 900) for number in range(60)))
+    both = render_refusal_with(REFUSAL, large)
+    assert both.text == f"{REFUSAL.text}\nnow"
+    assert len(both.blocks) <= 50
+    assert len(json.dumps(both.blocks)) <= 12_000
+    assert both.blocks[0] == REFUSAL.blocks[0]
+
+
+def test_who_asked_hears_where_it_is_told_instead() -> None:
+    assert "<#C0FALLBACK>" in render_untold(CHANNEL, "is_archived", fallback=ChannelId("C0FALLBACK")).text
+    assert "told in" not in render_untold(CHANNEL, "is_archived", fallback=None).text
+
+
+def test_a_conversation_is_named_by_its_person() -> None:
+    assert name_place(ChannelId("U0ALICE")) == "<@U0ALICE>"
