@@ -19,7 +19,7 @@ from bot.clients.slack_account import open_socket
 from bot.clients.ssh import Host
 from bot.clients.store import Store
 from bot.clock import Clock
-from bot.core.events import HostName, ServiceName
+from bot.core.events import ChannelId, HostName, ServiceName
 from bot.core.redact import Redactor
 from bot.errands import Errands
 from bot.errors import ConfigurationInvalid, SlackError, SlackRefused
@@ -89,7 +89,8 @@ class App:
         store = await Store.open(self._settings.redis_url or self._configuration.redis.url)
         self._stack.push_async_callback(store.close)
         client = connect_slack(self._settings.bot_token.get_secret_value(), self._settings.slack_api_url)
-        outbox = Outbox(client, store)
+        fallback = self._configuration.slack.fallback_channel
+        outbox = Outbox(client, store, fallback=ChannelId(fallback) if fallback else None)
         ground = self._lay_ground(store, outbox)  # closed last: to a task, a closed host is a lost one
         self._stack.push_async_callback(self.tasks.close, grace=_GRACE)
         self._stack.push_async_callback(outbox.drain, _GRACE)
