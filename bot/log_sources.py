@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.core.events import HostLost, HostRestored, LineRead, Origin
+from bot.core.events import HostLost, HostRestored, LineRead, LogMissed, Origin
 from bot.core.journal import Decoder
 from bot.core.kernel import matters
 from bot.core.log_file import FilePosition, LogFileDecoder
@@ -82,6 +82,7 @@ async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple
             async for data in stream:
                 lines = decoder.feed(data)
                 alive = decoder.opened
+                await _tell_missed(link, inbox, decoder=decoder)
                 await _tell_restored(link, inbox, seen=alive)
                 if lines:
                     await asyncio.sleep(began + _JOURNAL_FIRST - asyncio.get_running_loop().time())
@@ -89,6 +90,13 @@ async def _follow_once(link: Link, inbox: Inbox, *, redactor: Redactor) -> tuple
     except HostError as error:
         return alive, error
     return alive, HostError(link.host.name, f"{link.host.name}: {link.log_file} ended")
+
+
+async def _tell_missed(link: Link, inbox: Inbox, *, decoder: LogFileDecoder) -> None:
+    since, decoder.missed = decoder.missed, None
+    if since is not None:
+        log.warning("log_file_gap", member=link.member, since=str(since))
+        await inbox.put(Piece((LogMissed(link.member, since, None, link.log_file),)))
 
 
 async def _tell_restored(link: Link, inbox: Inbox, *, seen: bool) -> None:

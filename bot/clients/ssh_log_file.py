@@ -32,6 +32,7 @@ _PLACE_WORDS = 3
 # Arguments: path, inode, offset, seen, mode. Inode 0: the last `offset` bytes of whatever has the name, all
 # of it where offset is 0. What was cut off a file is looked for in the copy logrotate made first
 # (copytruncate); a file that was renamed while nobody looked is known by its inode among its neighbours.
+# Where neither is found, what the old file got since it was seen is lost, unless that was moments ago.
 SCRIPT = r"""
 path=$1 inode=$2 offset=$3 seen=$4 mode=$5 kind=b idle=0
 [ -e "$path" ] || [ "$mode" = follow ] || exit 66
@@ -52,6 +53,7 @@ send() {
   done
 }
 fresh() { use "$path"; offset=0; printf 't\n' || exit 0; }
+gone() { [ "$(($(date +%s) - seen))" -le 15 ] || printf 'm\n' || exit 0; }
 if [ "$mode" = end ]; then use "$path"; printf '%s %s %s\n' "$inode" "$size" "$(date +%s)"; exit 0; fi
 printf 'z %s\n' "$(env -u TZ date +%z)"
 was=$inode back=$offset
@@ -69,7 +71,7 @@ elif [ "$was" != "$inode" ]; then
       use "$old"; offset=0; send; fresh
     fi
   done
-  [ -n "$found" ] || fresh
+  [ -n "$found" ] || { gone; fresh; }
 fi
 while :; do
   set -- $(stat -L -c '%i %s' "/proc/$$/fd/3" "$path" 2>/dev/null)
@@ -78,6 +80,8 @@ while :; do
     set -- $(stat -L -c '%s %Z' "$path.1" 2>/dev/null)
     if [ -r "$path.1" ] && [ "${1:-0}" -gt "$offset" ] && [ "${2:-0}" -ge "$((seen - 1))" ]; then
       use "$path.1"; send
+    elif [ "$kind" = b ]; then
+      gone
     fi
     fresh
   fi

@@ -6,6 +6,7 @@ The host sends lines of text, each a frame (`clients/ssh_log_file` has the scrip
     d INODE OFFSET SECONDS BASE64       bytes of the file from that offset on, just written
     b INODE OFFSET SECONDS BASE64       the same, written before anybody looked
     t                                   the file was cut or begun anew: what comes begins a line
+    m                                   that was done while nobody looked, and the rest of the old one is gone
     .                                   nothing new
 
 A file has no entries to name, so a place in it is an inode and an offset: an inode survives being renamed.
@@ -65,6 +66,7 @@ class LogFileDecoder:
     def __init__(self, redactor: Redactor, *, position: FilePosition | None = None) -> None:
         self.malformed = 0
         self.opened = False  # the file is there and is being read
+        self.missed: datetime | None = None  # the host's clock: since then bytes were lost
         self.position = position or FilePosition()
         self._redactor = redactor
         self._frames = LineSplitter(FRAME_MOST)
@@ -89,7 +91,9 @@ class LogFileDecoder:
     def _read(self, frame: bytes) -> list[LogLine]:
         if frame in {b".", b""}:
             return []
-        if frame == b"t":
+        if frame in {b"t", b"m"}:
+            if frame == b"m" and self.position.seen:
+                self.missed = datetime.fromtimestamp(self.position.seen, UTC)
             return self._begin_anew()
         if zone := _ZONE.fullmatch(frame):
             self.opened = True

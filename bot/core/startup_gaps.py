@@ -186,7 +186,8 @@ def _take_missed(turn: Turn, event: LogMissed, now: datetime) -> None:
         if event.until is not None and event.until <= read - _APART:
             return
         since = max(since, min(read, ours))
-    if member.missed is not None and (event.until or since) <= member.missed:
+    log = event.path or ""
+    if log in member.missed and (event.until or since) <= member.missed[log]:
         return
-    member.missed = ours
+    member.missed[log] = ours
     turn.say(LogGap(host_of(event.member), since, event.until, event.path))

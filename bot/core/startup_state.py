@@ -118,7 +118,7 @@ class MemberState:
     lost_since: datetime | None = None
     lost_told: bool = False
     unseen: datetime | None = None  # our clock: from when on its log was not read as it was written
-    missed: datetime | None = None  # the host's clock: up to when it was told that lines are gone
+    missed: dict[str, datetime] = field(default_factory=dict)  # by log: up to when lines were told to be gone
     heard: datetime | None = None  # when its last line arrived
     offset: timedelta | None = None  # our clock minus the host's, latency included
     marked: UnitState | None = None  # as it was at the last progress, to tell what moved since

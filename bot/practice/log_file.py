@@ -81,6 +81,8 @@ class LogFile:
     ) -> None:
         while not self._files:
             await self._changed.wait()
+        if inode and all(each.inode != inode for each in self._files):
+            await write("m\nt\n")
         index, offset = self._place(inode, offset)
         kind = "b"
         while not self.unreadable:

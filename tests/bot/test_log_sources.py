@@ -6,12 +6,13 @@ import asyncio
 import base64
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
-from bot.core.events import Cursor, HostLost, HostRestored, LineRead, Origin
+from bot.core.events import Cursor, HostLost, HostRestored, LineRead, LogMissed, Origin
 from bot.core.journal import Position
 from bot.core.log_file import FilePosition
 from bot.core.redact import Redactor
@@ -154,3 +155,13 @@ async def test_a_host_out_of_sight_is_not_back_because_its_file_is() -> None:
         piece = await wire.next()
     assert isinstance(piece.events[0], LineRead)
     assert not wire.link.log_lost
+
+
+async def test_what_a_file_lost_is_a_fact_before_what_it_says_now() -> None:
+    async with following(follow_log_file, log=FilePosition(5, 0, 1_780_000_000)) as wire:
+        wire.host.frames.put_nowait(b"z +0000\nm\nt\n" + frame("one\n"))
+        wire.host.frames.put_nowait(frame("two\n", 4))
+        missed, line, other = await wire.next(), await wire.next(), await wire.next()
+    assert missed.events == (LogMissed(MEMBER, datetime.fromtimestamp(1_780_000_000, UTC), None, PATH),)
+    assert isinstance(line.events[0], LineRead)
+    assert isinstance(other.events[0], LineRead)

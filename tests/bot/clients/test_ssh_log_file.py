@@ -9,6 +9,7 @@ import shutil
 import signal
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -231,9 +232,32 @@ async def test_rotated_twice_while_nobody_looked(host: Host, log: Path) -> None:
 
 async def test_a_file_that_is_gone_for_good_is_gone(host: Host, log: Path) -> None:
     write(log, "what there is")
-    async with following(host, log, FilePosition(inode=1, offset=999)) as ear:
+    async with following(host, log, FilePosition(inode=1, offset=999, seen=1_700_000_000)) as ear:
         await ear.until("what there is")
     assert ear.texts == ["what there is"]
+    assert ear.decoder.missed == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+
+
+async def test_a_file_that_was_cut_while_nobody_looked_has_lost_something(host: Host, log: Path) -> None:
+    write(log, "a first line", "a second line")
+    position = await host.log_end(str(log))
+    put(log, "anew\n")
+    for seen, lost in ((position.seen - 60, True), (position.seen, False)):
+        async with following(host, log, replace(position, seen=seen)) as ear:
+            await ear.until("anew")
+            await asyncio.sleep(0)
+        assert ear.texts == ["anew"]
+        assert (ear.decoder.missed is not None) == lost
+
+
+async def test_a_file_that_is_cut_while_it_is_followed_has_lost_nothing(host: Host, log: Path) -> None:
+    write(log, "a first line that is not short")
+    position = replace(await host.log_end(str(log)), offset=0, seen=1_700_000_000)
+    async with following(host, log, position) as ear:
+        await ear.until("a first line that is not short")
+        put(log, "anew\n")
+        await ear.until("anew")
+    assert ear.decoder.missed is None
 
 
 async def test_a_line_whose_end_has_not_come_is_read_again(host: Host, log: Path) -> None:

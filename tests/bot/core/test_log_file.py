@@ -148,6 +148,13 @@ def test_a_new_file_begins_a_line() -> None:
     assert decoder.position == FilePosition(78, 4, SECONDS)
 
 
+def test_what_was_lost_with_a_file_is_lost_since_it_was_seen() -> None:
+    decoder, lines = decode(b"m\n", b"t\n", frame(b"one\n"), position=FilePosition(5, 100, SECONDS - 60))
+    assert decoder.missed == AT - timedelta(seconds=60)
+    assert texts(lines) == ["one"]
+    assert decode(b"m\n", position=FilePosition(5, 100))[0].missed is None
+
+
 def test_the_end_of_a_long_file_begins_with_a_whole_line() -> None:
     _, lines = decode(frame(b"ail\nwhole\n", 5000, kind="b"), position=FilePosition(offset=100))
     assert texts(lines) == ["whole"]
