@@ -12,6 +12,7 @@ import structlog
 from bot.baselines import read_usual
 from bot.clients.records import Outgoing
 from bot.core.answers import render_sentence
+from bot.core.request import operation_of
 from bot.core.smoke import render_smoke, usual_of
 from bot.core.words import join_names
 from bot.errors import StoreUnavailable
@@ -62,9 +63,11 @@ class Errands:
         )
         return render_sentence(told)
 
-    async def post(self, message: Message, *, by: UserId, channel: ChannelId, thread_ts: MessageTs) -> None:
-        """The answer where all who read that thread see it."""
-        identity = f"answer-{uuid.uuid4().hex}"
+    async def post(
+        self, message: Message, *, by: UserId, channel: ChannelId, thread_ts: MessageTs, token: str = ""
+    ) -> None:
+        """The answer where all who read that thread see it; once for each `token`."""
+        identity = f"answer-{operation_of(token or uuid.uuid4().hex)}"
         answer = Outgoing(
             id=identity,
             thread=identity,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.core.events import ChannelId, MessageTs
+from bot.core.request import operation_of
 from bot.errors import HostError
 from bot.messages import logs_root_message, tail_letter
 from bot.tails import read_latest
@@ -34,9 +35,10 @@ async def send_logs(
     place: Place,
     lines: int | None = None,
     since: timedelta | None = None,
+    token: str = "",
 ) -> str | None:
-    """A file for each member; a sentence where a host refuses."""
-    thread = f"logs-{uuid.uuid4().hex}"
+    """A file for each member, once for a `token`; a sentence where a host refuses."""
+    thread = f"logs-{operation_of(token or uuid.uuid4().hex)}"
     root = logs_root_message(service, by=by, thread=thread, channel=place.channel)
     before = [] if place.thread_ts else [root]
     for link in ground.links(service).values():

@@ -96,7 +96,8 @@ async def test_an_answer_goes_into_the_thread_it_was_asked_in() -> None:
         errands = errands_of(stage)
         message = await errands.smoke(SERVICE)
         where = {"channel": ChannelId("C0OPS"), "thread_ts": MessageTs("1.2")}
-        await errands.post(message, by=UserId("U0ALICE"), **where)  # type: ignore[arg-type]
+        for _ in range(2):
+            await errands.post(message, by=UserId("U0ALICE"), token="t1", **where)  # type: ignore[arg-type]
         [queued] = stage.store.queued.values()
     assert (queued.kind, queued.channel, queued.thread_ts) == ("reply", "C0OPS", "1.2")
     assert queued.text.endswith("(<@U0ALICE>)")
