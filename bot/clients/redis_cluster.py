@@ -53,7 +53,7 @@ class ClusterClient(RedisCluster):
         self._refreshed = 0.0
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
-        if "target_nodes" in options:
+        if "target_nodes" in options or args[0] in self.command_flags:  # those are not about keys
             return await super().execute_command(*args, **options)
         return await self._persist(args, options)
 
