@@ -1,4 +1,4 @@
-"""The Lua of what all processes share: lanes, intents, the audit. Each script may run twice, as all do."""
+"""The Lua of what all processes share: marks, lanes, intents, audit. Each script may run twice, as all do."""
 
 from __future__ import annotations
 
@@ -46,4 +46,16 @@ for _, entry in ipairs(redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 100))
 end
 redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', 'id', ARGV[1], 'entry', ARGV[2])
 return 'kept'
+"""
+
+# KEYS: a mark. ARGV: what it is where there is none. Returns what it is.
+MARK = """
+redis.call('SET', KEYS[1], ARGV[1], 'NX')
+return redis.call('GET', KEYS[1])
+"""
+
+# KEYS: the mark of a token. ARGV: caller, seconds. 1 for the first caller, however often it runs.
+ONCE = """
+redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2])
+return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from typing import TYPE_CHECKING, Self, cast
 
 from bot.clients.leases import Leases
@@ -20,7 +19,7 @@ from bot.clients.records import (
     Unreadable,
     dump,
 )
-from bot.clients.redis_link import OPEN, RedisLink, service_key, thread_keys
+from bot.clients.redis_link import OPEN, RedisLink, thread_keys
 from bot.clients.scripts import FORGET, REBUILD
 from bot.clients.store_audit import Audits
 from bot.clients.store_history import History, read_operation
@@ -28,6 +27,7 @@ from bot.clients.store_inbox import Inboxes
 from bot.clients.store_intents import Intents
 from bot.clients.store_locks import Locks
 from bot.clients.store_queue import GRACE, KEEP, Queue, check_fence
+from bot.clients.store_remembered import Remembered
 from bot.clients.store_retention import prune
 from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName
 from bot.errors import OwnershipLost, StoreUnavailable
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from bot.clients.leases import Lease
 
 
-class Store:
+class Store(Remembered):
     """Everything that must survive this process. Every method raises StoreUnavailable when Redis is gone."""
 
     def __init__(self, link: RedisLink, *, owner: str | None = None, lease_seconds: float = 10.0) -> None:
-        self.link = link
+        super().__init__(link)
         self.queue = Queue(link)
         self.leases = Leases(link, owner=owner, seconds=lease_seconds)
         self._locks = Locks(link, self.leases, self._settle)
@@ -284,34 +284,6 @@ class Store:
 
     async def unreadable(self) -> list[Unreadable]:
         return await self.link.unreadable()
-
-    # Small things.
-
-    async def first_time(self, token: str, ttl_seconds: int) -> bool:
-        """True for one caller over all processes; a second try of the same call is the same caller."""
-        key, caller = f"kimi:once:{token}", uuid.uuid4().hex
-        if await self.link.ask(self.link.redis.set(key, caller, nx=True, ex=ttl_seconds)):
-            return True
-        return await self.link.ask(self.link.redis.get(key)) == caller.encode()
-
-    async def baseline(self, service: ServiceName) -> str | None:
-        raw = cast("bytes | None", await self.link.ask(self.link.redis.get(service_key(service, "baseline"))))
-        return raw.decode() if raw is not None else None
-
-    async def save_baseline(self, service: ServiceName, json: str) -> None:
-        await self.link.ask(self.link.redis.set(service_key(service, "baseline"), json))
-
-    async def setup(self, service: ServiceName) -> str | None:
-        """What the last healthy start ran with, as it was saved."""
-        raw = cast("bytes | None", await self.link.ask(self.link.redis.get(service_key(service, "setup"))))
-        return raw.decode() if raw is not None else None
-
-    async def save_setup(self, service: ServiceName, json: str) -> None:
-        await self.link.ask(self.link.redis.set(service_key(service, "setup"), json))
-
-    async def forget(self, token: str) -> None:
-        """The next `first_time` of it is a first time again."""
-        await self.link.ask(self.link.redis.delete(f"kimi:once:{token}"))
 
     async def _write(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, cast
 
+from bot.clients.scripts_shared import MARK
+
 if TYPE_CHECKING:
     from bot.clients.redis_link import RedisLink
 
@@ -26,8 +28,7 @@ class Epoch:
 
     async def renew(self) -> None:
         """Go on with Redis as it is now; before anything is rebuilt, so that another loss is noticed."""
-        await self._link.ask(self._link.redis.set(EPOCH, uuid.uuid4().hex, nx=True))
-        self.known = await self._read()
+        self.known = cast("bytes", await self._link.run(MARK, [EPOCH], uuid.uuid4().hex))
 
     async def _read(self) -> bytes | None:
         return cast("bytes | None", await self._link.ask(self._link.redis.get(EPOCH)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -133,18 +132,6 @@ async def test_a_thread_that_is_no_operation_is_not_taken_for_one(store: Store) 
     assert await store.operation_at(CHANNEL, MessageTs("1.2")) is None
 
 
-async def test_a_payload_is_new_to_one_of_many(store: Store) -> None:
-    answers = await asyncio.gather(*(store.first_time("trigger", 60) for _ in range(10)))
-    assert answers.count(True) == 1
-    assert await store.first_time("another", 60)
-
-
-async def test_baselines(store: Store) -> None:
-    assert await store.baseline(SERVICE) is None
-    await store.save_baseline(SERVICE, '{"weights": 120.0}')
-    assert await store.baseline(SERVICE) == '{"weights": 120.0}'
-
-
 async def test_an_unreadable_operation_is_set_aside_and_told(store: Store) -> None:
     await store.save(operation())
     await store.link.redis.set(thread_key("op1", "operation"), b'{"schema_version": 9}')
@@ -171,17 +158,3 @@ async def test_redis_gone_is_store_unavailable(own_redis: RedisServer) -> None:
         with pytest.raises(StoreUnavailable):
             await asked
     await store.close()
-
-
-async def test_the_setup_of_the_last_healthy_start(store: Store) -> None:
-    assert await store.setup(SERVICE) is None
-    await store.save_setup(SERVICE, '{"at": 1}')
-    assert await store.setup(SERVICE) == '{"at": 1}'
-    assert await store.baseline(SERVICE) is None
-
-
-async def test_what_is_forgotten_is_a_first_time_again(store: Store) -> None:
-    assert await store.first_time("smoke", 60)
-    assert not await store.first_time("smoke", 60)
-    await store.forget("smoke")
-    assert await store.first_time("smoke", 60)

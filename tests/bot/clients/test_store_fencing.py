@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +21,7 @@ from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 from tests.support.outgoing import BEGAN, CHANNEL, SERVICE, edit, holder, operation, reply, root, upload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from bot.clients.leases import Lease
 
@@ -262,3 +265,69 @@ async def test_a_look_between_the_index_and_the_rebuilt_record_loses_nothing(
         await store.rebuild(operation(), lease=lease, address=None, known=[], holder=None)
     assert await store.link.redis.zscore(OPEN, OP) is not None
     assert await other.open_operations() == [operation()]
+
+
+PAUSED = """
+import asyncio, sys
+from bot.clients.store import Store
+from bot.errors import OwnershipLost
+from tests.support.outgoing import operation, reply
+
+async def main():
+    store = await Store.open(sys.argv[1], lease_seconds=1.0)
+    renewing = asyncio.create_task(store.leases.run())
+    lost = []
+    store.leases.subscribe_lost(lambda lease: lost.append(lease.name))
+    lease = await store.leases.claim("op1")
+    number = 0
+    try:
+        while True:
+            number += 1
+            await store.save(operation(headline=f"paused {number}"), [reply(number)], lease=lease)
+            print(number, flush=True)
+    except OwnershipLost:
+        while not lost:
+            await asyncio.sleep(0.01)
+        print("lost", store.leases.holds(lease), *lost, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def paused(redis_url: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", PAUSED, redis_url], stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+async def test_a_process_that_is_stopped_and_wakes_up_writes_nothing(
+    redis_url: str, paused: subprocess.Popen[str]
+) -> None:
+    """Stopped amid its writes, for longer than its lease; another takes over; it wakes up."""
+    store = await Store.open(redis_url, lease_seconds=60)
+    try:
+        assert paused.stdout is not None
+        assert await asyncio.to_thread(paused.stdout.readline) == "1\n"
+        assert await store.leases.claim(OP) is None
+        paused.send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(30):
+            while (lease := await store.leases.claim(OP)) is None:  # noqa: ASYNC110 - until it runs out
+                await asyncio.sleep(0.05)
+        assert lease.away is not None
+        assert not lease.clean
+        queued = await store.link.redis.llen(thread_key(OP, "queue"))
+        await store.save(operation(headline="the other"), lease=lease)
+        paused.send_signal(signal.SIGCONT)
+        said = await asyncio.to_thread(paused.stdout.read)
+        assert said.split("\n")[-2] == "lost False op1"
+        found = await store.operation(OP)
+        assert found is not None
+        assert found.headline == "the other"
+        assert await store.link.redis.llen(thread_key(OP, "queue")) == queued
+        assert store.leases.holds(lease)
+    finally:
+        await store.close()
