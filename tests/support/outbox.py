@@ -44,10 +44,15 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def outbox(
-        self, *, pace: Pace = BRISK, timing: Timing = QUICK, fallback: str | None = None
+        self,
+        *,
+        pace: Pace = BRISK,
+        timing: Timing = QUICK,
+        fallback: str | None = None,
+        call_seconds: float = CALL_SECONDS,
     ) -> AsyncIterator[Outbox]:
         """Runs inside the block; its end is a cancellation, as at the stop of the bot."""
-        outbox = self.idle_outbox(pace=pace, timing=timing, fallback=fallback)
+        outbox = self.idle_outbox(pace=pace, timing=timing, fallback=fallback, call_seconds=call_seconds)
         running = asyncio.create_task(outbox.run())
         try:
             yield outbox
@@ -57,9 +62,14 @@ class Stage:
                 await running
 
     def idle_outbox(
-        self, *, pace: Pace = BRISK, timing: Timing = QUICK, fallback: str | None = None
+        self,
+        *,
+        pace: Pace = BRISK,
+        timing: Timing = QUICK,
+        fallback: str | None = None,
+        call_seconds: float = CALL_SECONDS,
     ) -> Outbox:
-        web = connect_slack(self.slack.bot_token, self.slack.api_url, timeout=CALL_SECONDS)
+        web = connect_slack(self.slack.bot_token, self.slack.api_url, timeout=call_seconds)
         channel = ChannelId(fallback) if fallback else None
         return Outbox(web, self.store, pace=pace, timing=timing, fallback=channel)
 

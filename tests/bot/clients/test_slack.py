@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict
 
     from bot.practice.slack import PracticeSlack
+    from bot.practice.slack_faults import Fault
     from tests.support.redis import RedisServer
 
 T = TypeVar("T")
@@ -200,6 +201,83 @@ async def test_a_channel_that_hangs_holds_up_nobody_else(stage: Stage) -> None:
         assert stage.slack.channel_messages(CHANNEL) == []
         assert await outbox.drain(PATIENCE)
     assert stage.thread() == ["restarting"]
+
+
+SLOW: dict[str, Fault] = {"429": FaultPlan.rate_limited(30), "hangs": FaultPlan.hang(30, accept=False)}
+
+
+@pytest.mark.parametrize("fault", SLOW.values(), ids=SLOW.keys())
+async def test_nobody_waits_for_a_slow_channel(stage: Stage, fault: Fault) -> None:
+    """A crowd of threads in it, all stuck; one elsewhere, with the pace of every day."""
+    everything = stage.slack.faults
+    everything.add("*", fault, times=None, where=lambda arguments: arguments.get("channel") == CHANNEL)
+    async with stage.outbox(pace=Pace(), call_seconds=60.0) as outbox:
+        for number in range(40):
+            name = f"slow{number}"
+            await stage.store.enqueue([root(thread=name), reply(1, thread=name), edit("x", thread=name)])
+        await stage.slack.wait_for(lambda slack: slack.calls, 5)
+        for text in ("reply 1", "reply 2", "reply 3"):
+            thread = {"thread": "quick", "channel": OTHER_CHANNEL}
+            number = int(text[-1])
+            await stage.store.enqueue([root(**thread), reply(number, **thread), edit(text, **thread)])
+            await stage.slack.wait_for(partial(lies_there, stage, text), 20)
+        await stage.slack.wait_for(lambda _: stage.thread(OTHER_CHANNEL)[0] == "reply 3", 20)
+        assert stage.slack.channel_messages(CHANNEL) == []
+        assert len(outbox.delays) >= 5
+        assert max(outbox.delays) < 15  # the pace alone takes some of it
+        assert await outbox.depth() == 40 * 3
+    assert stage.thread(OTHER_CHANNEL) == ["reply 3", "reply 1", "reply 2", "reply 3"]
+
+
+def lies_there(stage: Stage, text: str, _: PracticeSlack) -> bool:
+    return text in stage.thread(OTHER_CHANNEL)
+
+
+async def test_the_rate_of_a_channel_is_that_of_all_processes_together(stage: Stage) -> None:
+    pace = Pace(post_interval=0.15, post_burst=2, edit_interval=0.1, edit_burst=2, root_interval=0.1)
+    async with stage.outbox(pace=pace) as one, stage.outbox(pace=pace) as two:
+        await stage.store.enqueue([root(thread=f"op{number}") for number in range(8)])
+        assert await one.drain(PATIENCE)
+        assert one.counts["sent"] + two.counts["sent"] == 8
+    moments = [call.at for call in stage.slack.calls if call.method == POST]
+    for first, last in zip(moments, moments[2:], strict=False):
+        assert last - first > 0.12
+
+
+async def test_numbers_for_whoever_measures(stage: Stage) -> None:
+    heard: list[float] = []
+    async with stage.outbox() as outbox:
+        outbox.subscribe_delay(heard.append)
+        await stage.store.enqueue([root(), reply(1), reply(2, channel="C0NOWHERE", thread_ts="1.2")])
+        await stage.store.enqueue([edit("now")])
+        assert await outbox.drain(5)
+        await until(lambda: outbox.busy == 0)
+        assert dict(outbox.counts) == {"sent": 2, "edited": 1, "parked": 1}
+        assert list(outbox.delays) == heard
+        assert len(heard) == 3
+        assert await outbox.depth() == 0
+        assert outbox.locked is None
+
+
+async def test_memory_does_not_grow_with_the_threads_ever_sent(stage: Stage) -> None:
+    stage.slack.faults.add("chat.getPermalink", FaultPlan.error("message_not_found"), times=None)
+    async with stage.outbox() as outbox:
+        for number in range(20):
+            await stage.store.enqueue([root(thread=f"op{number}")])
+        assert await outbox.drain(PATIENCE)
+    assert dict(outbox._outlet.sent) == {}
+    assert 0 < len(outbox._outlet.link_tries) <= 20
+
+
+async def test_meanwhile_the_client_has_a_session_and_then_none(stage: Stage) -> None:
+    async with stage.outbox() as outbox:
+        web = outbox._outlet.web
+        await until(lambda: web.session is not None)
+        session = web.session
+    assert session is not None
+    assert session.closed
+    assert web.session is None
+    await web.chat_postMessage(channel=CHANNEL, text="as before")
 
 
 async def test_messages_of_a_channel_are_spaced(stage: Stage) -> None:
