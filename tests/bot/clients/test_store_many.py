@@ -112,7 +112,8 @@ def empty(request: pytest.FixtureRequest, url: str) -> Callable[[], object]:
         cluster: RedisCluster = request.getfixturevalue("redis_cluster")
         return cluster.empty
     sentinels: SentinelGroup = request.getfixturevalue("sentinels")
-    return lambda: sentinels.master().line.flushall()
+    flush: Callable[[], object] = sentinels.master().line.flushall
+    return flush
 
 
 async def saved(store: Store, lease: Lease) -> bool:
