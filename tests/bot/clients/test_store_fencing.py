@@ -178,6 +178,16 @@ async def test_of_many_that_begin_the_same_one_does(stores: list[Store]) -> None
     assert answers.count(True) == 3  # the same record from three processes is the same beginning
 
 
+async def test_who_looked_before_the_other_began_does_not_begin_again(store: Store) -> None:
+    """Both had looked and found nothing; Redis decides."""
+    lease = await claimed(store)
+    push = store.queue.push
+    assert await push(OP, [root()], {}, state=operation(), fence=lease.number, new=True)
+    assert not await push(OP, [reply(9)], {}, state=operation(headline="2"), fence=lease.number, new=True)
+    assert await store.operation(OP) == operation()
+    assert await store.link.redis.llen(thread_key(OP, "queue")) == 1
+
+
 async def test_a_closed_operation_does_not_begin_again(store: Store) -> None:
     lease = await claimed(store)
     await store.create(operation(), [root()], lease=lease)
