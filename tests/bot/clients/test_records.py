@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import pytest
 
-from bot.clients.records import Address, Operation, Outgoing, Record, dump, load, past_of, set_aside
+from bot.clients.records import (
+    Address,
+    AuditEntry,
+    Intent,
+    Mail,
+    Operation,
+    Outgoing,
+    Record,
+    dump,
+    load,
+    past_of,
+    set_aside,
+)
+from bot.core.events import Verb
 from bot.errors import RecordUnreadable
-from tests.support.outgoing import BEGAN, CHANNEL, holder, operation, reply, upload
+from tests.support.outgoing import BEGAN, CHANNEL, PERSON, holder, operation, reply, root, upload
 
 
 @pytest.mark.parametrize(
-    "record", [operation(), holder(), reply(1), upload(2), Address(channel=CHANNEL, ts="1.2")], ids=repr
+    "record",
+    [
+        operation(),
+        holder(),
+        reply(1, tags={"state": "open"}),
+        root(asker=PERSON),
+        upload(2),
+        Address(channel=CHANNEL, ts="1.2"),
+        Mail(id="m", kind="superseded", by=PERSON, verb=Verb.STOP, at=BEGAN),
+        Intent(token="t", owner="o", at=BEGAN, user=PERSON, words="restart kimi", minutes=5),
+        AuditEntry(at=BEGAN, user=PERSON, verb="restart", outcome="started"),
+    ],
+    ids=repr,
 )
 def test_what_is_written_is_read(record: Record) -> None:
     assert load(type(record), dump(record), key="k") == record
