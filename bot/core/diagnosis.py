@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bot.core import collective
 from bot.core.cause import UNKNOWN, Cause, find_diagnosis, name_cause
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
-from bot.core.findings import FailureSaid, Finding, NoiseRead
+from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead
 from bot.core.patience import shape_of
 from bot.core.ranks import Said, read_parts
 
@@ -93,7 +93,7 @@ class Suspects:
         """`phase` and `role`: where the rank that spoke is, or the startup as a whole."""
         if line.partial:
             return
-        failures = self._sort(findings) if findings else []
+        failures = self._sort(findings) if findings and findings is not ONLY_NOISE else []
         if failures or self.state.traces or self._tells(line.reading):
             self._read(line.reading, str(line.pid or ""), failures, where=(phase, role))
 

@@ -80,4 +80,8 @@ class NoiseRead:
     """A heartbeat or an access line: proves nothing."""
 
 
+NOISE = NoiseRead()
+
 Finding: TypeAlias = PhaseBegan | PhaseEnded | ProgressMade | ReadySaid | FailureSaid | NoiseRead
+
+ONLY_NOISE: tuple[Finding, ...] = (NOISE,)  # this very tuple for most of all lines, so that a look tells it

@@ -101,6 +101,7 @@ class _Unfinished:
 class _Writer:
     """What an entry tells beside its message: the same for every line of a process."""
 
+    shared: tuple[object, ...]  # the values it was read from
     pid: int | None
     origin: Origin
     invocation: InvocationId | None
@@ -151,7 +152,7 @@ class Decoder:
         self._trail_from = 0  # the number of the entry after _trail[0]
         self._unfinished: dict[_Stream, _Unfinished] = {}  # in the order they began
         self._keys: dict[_Stream, _OpenKey] = {}
-        self._writers: dict[tuple[object, ...], _Writer] = {}
+        self._writers: dict[object, _Writer] = {}  # by _PID: hashing all that is shared would cost more
 
     @property
     def position(self) -> Position:
@@ -195,11 +196,13 @@ class Decoder:
         """
         try:
             message, cursor, stamp, transport = _read_told(entry)
-            writer = self._writers.get(_read_shared(entry))
+            shared = _read_shared(entry)
+            writer = self._writers.get(shared[0])
         except (KeyError, TypeError):  # one is missing, or has a value that is no string
             return None
         if (
             writer is None
+            or writer.shared != shared
             or transport != "stdout"
             or type(message) is not str
             or type(cursor) is not str
@@ -256,12 +259,17 @@ class Decoder:
         stream = (read_word(entry, "_STREAM_ID"), read_word(entry, "_PID"))
         unfinished = self._unfinished.get(stream)
         if unfinished is None:
+            if ending is None and type(message) is str and self._is_plain(message, stream):
+                return [_make_line(message, message, read_time(entry), cursor, self._writer(entry))]
             if ending not in ("line-max", "pid-change"):
                 lines = self._lines(entry, cursor, stream, read_text(read_message(message)))
                 return lines + self._end_stream(stream) if ending == "eof" else lines
             unfinished = self._unfinished[stream] = _Unfinished(self._hold(cursor), entry, cursor)
         unfinished.entry, unfinished.cursor = entry, cursor
         return self._add(stream, unfinished, ending)
+
+    def _is_plain(self, message: str, stream: _Stream) -> bool:
+        return stream not in self._keys and self._redactor.plain(message)
 
     def _add(self, stream: _Stream, unfinished: _Unfinished, ending: object) -> list[LogLine]:
         piece = read_message(unfinished.entry.get("MESSAGE", ""))
@@ -333,17 +341,18 @@ class Decoder:
         if origin is not Origin.SERVICE or "MESSAGE_ID" in entry:
             return _describe(entry, origin, self._masked_fields(entry))
         try:
-            key = _read_shared(entry)
-            known = self._writers.get(key)
+            shared = _read_shared(entry)
+            known = self._writers.get(shared[0])
         except (KeyError, TypeError):  # one is missing, or has a value that is no string
             return _describe(entry, origin, self._masked_fields(entry))
-        return known or self._remember(key, entry)
+        return known if known is not None and known.shared == shared else self._remember(shared, entry)
 
-    def _remember(self, key: tuple[object, ...], entry: Entry) -> _Writer:
+    def _remember(self, shared: tuple[object, ...], entry: Entry) -> _Writer:
         if len(self._writers) >= HELD_ENTRIES:
             self._writers.clear()
         fields = self._masked_fields({name: entry[name] for name in _SHARED_FIELDS})
-        writer = self._writers[key] = _describe(entry, Origin.SERVICE, fields)
+        writer = _describe(entry, Origin.SERVICE, fields, shared)
+        self._writers[shared[0]] = writer
         return writer
 
     def _masked_fields(self, entry: Entry) -> dict[str, str]:
@@ -422,7 +431,10 @@ def _make_line(
     return draft  # type: ignore[return-value]
 
 
-def _describe(entry: Entry, origin: Origin, fields: dict[str, str]) -> _Writer:
+def _describe(
+    entry: Entry, origin: Origin, fields: dict[str, str], shared: tuple[object, ...] = ()
+) -> _Writer:
     boot = entry.get("_BOOT_ID")
     invocation = read_invocation(entry, origin)
-    return _Writer(read_pid(entry), origin, invocation, boot if isinstance(boot, str) else None, fields)
+    boot = boot if isinstance(boot, str) else None
+    return _Writer(shared, read_pid(entry), origin, invocation, boot, fields)

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from bot.core.actions import Progress, RankView
 from bot.core.events import MAIN_RANK, LogLine, Member, Origin, PhaseId, Rank, Role
 from bot.core.findings import (
+    NOISE,
+    ONLY_NOISE,
     FailureSaid,
     Finding,
-    NoiseRead,
     PhaseBegan,
     PhaseEnded,
     ProgressMade,
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
     from config.engine_file import EngineFile, Hit, PhaseRule
 
 _LOUD = (Origin.MANAGER, Origin.JOURNALD)  # about the unit, not from the engine
-_NOISE = NoiseRead()
 _NOTHING: tuple[Finding, ...] = ()
-_NOISE_ALONE: tuple[Finding, ...] = (_NOISE,)
 # Asked of every line; in Python 3.11 an enumeration looks a member up at each mention.
 _SERVICE, _NOISE_KIND, _HARMLESS, _PROGRESS = Origin.SERVICE, Kind.NOISE, Kind.HARMLESS, Kind.PROGRESS
 
@@ -87,7 +86,7 @@ class Tracker:
             if kind is _HARMLESS or (line.partial and kind is not _PROGRESS):
                 continue
             if kind is _NOISE_KIND and state.ready:
-                found = (*found, _NOISE) if found else _NOISE_ALONE  # most of all lines, once it serves
+                found = (*found, NOISE) if found else ONLY_NOISE  # most of all lines, once it serves
             else:
                 scene = _Scene([], rank, member, at)
                 self._take(hit, said, scene)
@@ -128,7 +127,7 @@ class Tracker:
         self._close_finished(scene)
 
     def _hear_noise(self, hit: Hit, scene: _Scene) -> None:
-        scene.found.append(_NOISE)
+        scene.found.append(NOISE)
         if not (hit.rule.serving or hit.rule.alone):
             return
         begun = any(record.phase is not PhaseId.PROCESS for record in self.state.spans.records)

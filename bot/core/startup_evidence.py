@@ -65,8 +65,9 @@ def check_ranks(turn: Turn, now: datetime) -> None:
     """A rank's process that vanished while others live is told at once, and ends the start if it stays so."""
     for name, member in turn.state.members.items():
         trace, unit = member.trace, member.unit
-        stands = unit is not None and unit.active == "active" and unit.job is None
-        if turn.state.fall is not None or not stands or trace.sample is None:
+        if trace.sample is None or turn.state.fall is not None:
+            continue
+        if unit is None or unit.active != "active" or unit.job is not None:
             continue
         gone = sorted(trace.gone, key=in_order)
         new = [rank for rank in gone if rank not in trace.missed]
@@ -94,6 +95,8 @@ def _say_hang(turn: Turn, ranks: list[Rank]) -> str:
 
 def check_slowness(turn: Turn, now: datetime) -> None:
     """Beyond the usual and still moving: told once a phase, so that nobody takes it for a stall."""
+    if not turn.plan.usual.samples:
+        return
     scene, (phase, role) = turn.scene(now), turn.current(now)
     key, usual = phase_key(phase, role), turn.plan.usual.of(phase, role)
     if usual is None or usual < _WORTH_TELLING or key in turn.state.slow or turn.plan.verb is Verb.STOP:

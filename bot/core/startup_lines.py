@@ -10,6 +10,7 @@ from bot.core.baseline import phase_key
 from bot.core.events import LogLine, Member, Origin, PhaseId, Rank, Role
 from bot.core.evidence import read_model_path
 from bot.core.findings import (
+    ONLY_NOISE,
     FailureSaid,
     Finding,
     NoiseRead,
@@ -57,16 +58,27 @@ _LAST_LINES = 8
 _LINE_LENGTH = 300
 _SHAPE = 40  # characters, in which two states of one bar are alike
 _NUMBERS = re.compile(r"[\d\s.]+")
+# Asked of every line; in Python 3.11 an enumeration looks a member up at each mention.
+_KERNEL, _MANAGER, _WATCHED = Origin.KERNEL, Origin.MANAGER, Whose.WATCHED
 
 
 def take_line(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
     member = turn.state.members[name]
-    if line.origin is Origin.KERNEL:
+    if line.origin is _KERNEL:
         if fell := take_kernel(turn, name, line, now):
             take_fall(turn, fell, name=name, now=now)
         return
     learn_offset(turn.plan, member, line, now)
     belongs = whose(turn.plan, member, line)
+    if belongs is _WATCHED:  # nearly every line
+        _take_new(turn, name, line, now)
+    else:
+        _take_other(turn, name, line, belongs, now)
+
+
+def _take_other(turn: Turn, name: Member, line: LogLine, belongs: Whose, now: datetime) -> None:
+    """A line that is not, or not yet, of the watched start."""
+    member = turn.state.members[name]
     if belongs is Whose.FIRST:
         take_facts(turn, name, [take_start(turn.plan, member, line.invocation, line.at)], now)
     match belongs:
@@ -100,20 +112,28 @@ def _take_new(turn: Turn, name: Member, line: LogLine, now: datetime) -> None:
     findings = _read(turn, name, line, at=at, now=now)
     rank = turn.tracker.spoke
     state.lines += not line.partial
-    take_facts(turn, name, read_new_line(state.members[name], line), now)
-    if not turn.is_over and not any(isinstance(each, NoiseRead) for each in findings):
+    if line.origin is _MANAGER:
+        take_facts(turn, name, read_new_line(state.members[name], line), now)
+    if findings is ONLY_NOISE:
+        return
+    if state.verdict is None and not _holds(findings, NoiseRead):
         _take_reading(turn, rank, line, now)
-    if any(isinstance(each, ProgressMade) for each in findings):
+    if _holds(findings, ProgressMade):
         _renew_bar(state, line.reading[:_LINE_LENGTH])
+
+
+def _holds(findings: tuple[Finding, ...], kind: type[Finding]) -> bool:
+    return any(isinstance(each, kind) for each in findings)
 
 
 def _read(turn: Turn, name: Member, line: LogLine, *, at: datetime, now: datetime) -> tuple[Finding, ...]:
     before = turn.tracker.current()
     findings = turn.tracker.read(line, member=name, at=at)
-    phase, role = _place(turn, findings, before)
-    if line.origin is not Origin.MANAGER:
+    quiet = not findings or findings is ONLY_NOISE
+    phase, role = before if quiet else _place(turn, findings, before)
+    if line.origin is not _MANAGER:
         turn.suspects.note(line, findings, phase=phase, role=role)
-    for finding in findings:
+    for finding in () if quiet else findings:
         _take_finding(turn, finding, name, at=at, now=now)
     return findings
 

@@ -25,6 +25,8 @@ HELD = timedelta(seconds=10)
 _MOST_HELD = 256
 _LONGEST_HELD = 16_000  # characters of one line: launch arguments are long, and tell the ranks
 _SKEW = timedelta(seconds=5)
+_WITHOUT_EFFECT = (Sent.ACCEPTED, Sent.UNANSWERED)  # so far
+_NONE = timedelta()
 _AGAIN = "it runs again under another InvocationID: something else starts it"
 _BAD_LOADS = {
     "not-found": "systemd has no such unit",
@@ -297,7 +299,7 @@ def is_between_restarts(unit: UnitState) -> bool:
 
 def not_carried_out(member: MemberState, now: datetime) -> bool:
     """A minute after the verb went out the unit is seen, and neither a start nor a job shows."""
-    if member.sent not in {Sent.ACCEPTED, Sent.UNANSWERED} or member.lost is not None or member.unit is None:
+    if member.unit is None or member.lost is not None or member.sent not in _WITHOUT_EFFECT:
         return False
     if member.rebooted is not None:  # that has a minute of its own
         return False
@@ -318,7 +320,7 @@ def learn_offset(plan: Plan, member: MemberState, line: LogLine, now: datetime) 
     if line.at is None:
         return
     difference = now - line.at
-    if paused or difference < timedelta() or member.offset is not None:
+    if paused or difference < _NONE or member.offset is not None:
         member.offset = difference if member.offset is None else min(member.offset, difference)
     elif plan.verb is not Verb.WATCH and line.at < plan.began - _SKEW:
         member.offset = plan.began - line.at

@@ -103,15 +103,13 @@ def check_ready(turn: Turn, now: datetime) -> None:
 def _is_near(turn: Turn) -> bool:
     """The log or the engine has said yes at least once: from now on every second counts."""
     proof = turn.state.proof
-    healthy = proof.answer is not None and proof.answer.health == OK
-    return healthy or proof.said is not None or proof.smoke_asked is not None
+    return _is_healthy(turn) or proof.said is not None or proof.smoke_asked is not None
 
 
 def _prove(turn: Turn, now: datetime) -> None:
     """Whether everything holds, since when, and what follows from it."""
     proof = turn.state.proof
-    missing = missing_proof(turn.plan, turn.state, turn.current(now)[0])
-    if missing is not None:
+    if not _is_proven(turn, now):
         turn.changed = turn.changed or proof.since is not None
         proof.since = None
         return
@@ -122,6 +120,16 @@ def _prove(turn: Turn, now: datetime) -> None:
         turn.order(RunSmoke())
     if is_stable(turn.plan, turn.state, now) and is_smoke_done(turn.plan, turn.state):
         finish(turn, Verdict.HEALTHY, now)
+
+
+def _is_proven(turn: Turn, now: datetime) -> bool:
+    """Nothing is missing; without a healthy answer there is no need to look at the rest."""
+    return _is_healthy(turn) and missing_proof(turn.plan, turn.state, turn.current(now)[0]) is None
+
+
+def _is_healthy(turn: Turn) -> bool:
+    answer = turn.state.proof.answer
+    return answer is not None and answer.health == OK
 
 
 def _begin_hold(turn: Turn, now: datetime) -> None:

@@ -25,7 +25,7 @@ _TELLING = ("server_args", "args: ", "vLLM", "LLM engine (v")  # the cheap look,
 
 def read_setup(turn: Turn, name: Member, line: LogLine) -> None:
     """The engine's own words about its arguments and its version; the first ones count."""
-    if line.partial or not any(word in line.reading for word in _TELLING):
+    if line.partial or not _tells(line.reading):
         return
     known = turn.state.setup.seen.get(name, Setup())
     if known.arguments is None and (found := read_arguments(line.reading)) is not None:
@@ -33,6 +33,13 @@ def read_setup(turn: Turn, name: Member, line: LogLine) -> None:
         turn.state.setup.seen[name] = known = replace(known, arguments=arguments, whole=whole)
     if not turn.state.setup.told and (version := read_version(line.reading)):
         turn.state.setup.seen[name] = replace(known, versions=version | known.versions)
+
+
+def _tells(reading: str) -> bool:
+    for word in _TELLING:  # noqa: SIM110 - every line comes by here, and a generator costs more
+        if word in reading:
+            return True
+    return False
 
 
 def take_setup(turn: Turn, event: SetupSeen) -> None:
@@ -46,7 +53,7 @@ def take_setup(turn: Turn, event: SetupSeen) -> None:
 def check_setup(turn: Turn, now: datetime) -> None:
     """Ask once for each member that has begun its new start; tell once what changed."""
     setup = turn.state.setup
-    if turn.plan.verb is Verb.STOP or setup.told:
+    if setup.told or turn.plan.verb is Verb.STOP:
         return
     for name, member in turn.state.members.items():
         if name not in setup.asked and member.invocation is not None and not member.provisional:

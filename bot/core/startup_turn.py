@@ -14,12 +14,12 @@ from bot.core.marker import Markers, MarkerState
 from bot.core.phases import Tracker
 from bot.core.recognition import Recognition
 from bot.core.startup_state import Moved, Plan, Proof, SetupState, StartupState
-from bot.core.startup_view import Scene, current_phase, host_now, view_of
+from bot.core.startup_view import Scene, current_phase, host_now, patience_now, view_of
 from bot.core.words import name_doing
 from config.engine_file import AUTO
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from bot.core.events import LogLine, Member
     from bot.core.recognition import Kept
@@ -40,6 +40,7 @@ class Turn:
         self.changed = False  # the present should be shown
         self._out: list[Action] = []
         self._scene: Scene | None = None
+        self._patience: dict[tuple[PhaseId, Role], timedelta] = {}
 
     @property
     def is_over(self) -> bool:
@@ -61,7 +62,17 @@ class Turn:
         return scene
 
     def current(self, now: datetime) -> tuple[PhaseId, Role]:
+        if self.tracker.state.spans.records:
+            return self.tracker.current()
         return current_phase(self.scene(now))
+
+    def patience(self, now: datetime) -> timedelta:
+        """Of the current phase; the same for all of it, and asked for with each line."""
+        key = self.current(now)
+        known = self._patience.get(key)
+        if known is None:
+            known = self._patience[key] = patience_now(self.scene(now))
+        return known
 
     # ---- orders -------------------------------------------------------------------------------------------
 
@@ -95,6 +106,7 @@ class Turn:
         """Phases that were begun from outside the log stay; what was suspected is found anew, and better."""
         state = self.state
         self.engine, state.suspects = engine, SuspectsState()
+        self._patience.clear()
         self.tracker = Tracker(engine, ranks=self.plan.ranks, state=state.tracker)
         self.suspects = Suspects(state.suspects, engine=engine)
         self.changed = True

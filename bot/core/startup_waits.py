@@ -12,7 +12,6 @@ from bot.core.startup_members import not_carried_out
 from bot.core.startup_view import (
     evidence_of,
     last_moved,
-    patience_now,
     record_of,
     time_in_phase,
 )
@@ -35,8 +34,7 @@ def check_verb(turn: Turn, now: datetime) -> None:
 
 
 def check_limit(turn: Turn, now: datetime) -> None:
-    extended = turn.state.silence.until or turn.plan.began
-    if now < max(turn.plan.began + turn.plan.give_up_after, extended):
+    if now < turn.plan.began + turn.plan.give_up_after or now < (turn.state.silence.until or now):
         return
     phase, role = turn.current(now)
     said = turn.state.proof.said is not None
@@ -50,8 +48,8 @@ def check_silence(turn: Turn, now: datetime) -> None:
     silence = turn.state.silence
     if silence.stalled or turn.state.proof.since is not None or turn.state.fall is not None:
         return
-    patience = patience_now(turn.scene(now))
-    if not silence.exceeds(patience, now, moved=last_moved(turn.state)):
+    patience = turn.patience(now)
+    if silence.lasts(now) < patience or not silence.exceeds(patience, now, moved=last_moved(turn.state)):
         return
     silence.stalled = silence.told = True
     turn.tell_moved()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from bot.core.diagnosis import Suspects, SuspectsState
@@ -371,3 +373,39 @@ def test_a_warning_does_not_stand_before_a_failure() -> None:
     cause = accuse(log).cause()
     assert cause is not None
     assert cause.id == "gpu-out-of-memory"
+
+
+TOLD = st.sampled_from(
+    [
+        "Traceback (most recent call last):",
+        '  File "/opt/engine/scheduler.py", line 7, in run',
+        "ValueError: too long",
+        "terminate called after throwing an instance of 'c10::Error'",
+        "  what():  CUDA error: an illegal memory access",
+        "The above exception was the direct cause of the following exception:",
+        "[2026-05-29 23:49:47 TP1] Load weight begin.",
+        "[2026-05-29 23:49:47 TP1] Decode batch, #running-req: 1",
+        "plain",
+        "",
+    ]
+)
+
+
+class CarefulSuspects(Suspects):
+    """Looks at every line."""
+
+    def _tells(self, reading: str) -> bool:
+        del reading
+        return True
+
+
+@given(st.lists(st.tuples(TOLD, st.sampled_from([None, 1, 2]), st.booleans()), max_size=30))
+def test_a_line_that_cannot_matter_is_not_looked_at(said: list[tuple[str, int | None, bool]]) -> None:
+    tracker, quick, careful = Tracker(ENGINE), Suspects(engine=ENGINE), CarefulSuspects(engine=ENGINE)
+    for text, pid, partial in said:
+        line = LogLine(text, text, pid=pid, partial=partial)
+        findings = tracker.read(line, member=HERE, at=BEGAN)
+        phase, role = tracker.current()
+        quick.note(line, findings, phase=phase, role=role)
+        careful.note(line, findings, phase=phase, role=role)
+    assert quick.state == careful.state

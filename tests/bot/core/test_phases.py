@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from bot.core.actions import Progress
 from bot.core.bars import read_bar
 from bot.core.events import LogLine, Member, Origin, PhaseId, Rank, Role
 from bot.core.findings import (
+    ONLY_NOISE,
     FailureSaid,
     Finding,
     NoiseRead,
@@ -202,6 +204,19 @@ def test_a_log_may_start_midway(version: str) -> None:
 def test_a_log_that_starts_amid_service_is_ready() -> None:
     found = feed(Tracker(ENGINE), ["[2026-05-29 23:58:01 TP0] Decode batch. #running-req: 1, #token: 44"])
     assert found == [NoiseRead(), ReadySaid()]
+
+
+def test_of_a_service_that_serves_most_lines_are_noise_and_nothing_else() -> None:
+    tracker = Tracker(ENGINE)
+    text = "[2026-05-29 23:58:01 TP0] Decode batch. #running-req: 1, #token: 44"
+    read = partial(tracker.read, member=HERE, at=BEGAN)
+    read(LogLine(text, text))
+    assert read(LogLine(text, text)) is ONLY_NOISE
+    both = f"{text}\n{text}"
+    assert read(LogLine(both, both)) == (*ONLY_NOISE, *ONLY_NOISE)
+    bar = f"  0%|    | 0/23 [00:00<?, ?it/s]{text}"
+    assert read(LogLine(bar, bar))[-1:] == ONLY_NOISE
+    assert read(LogLine(text, text, partial=True)) == ()
 
 
 def test_whoever_decodes_requests_is_ready() -> None:

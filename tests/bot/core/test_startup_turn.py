@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from bot.core.actions import (
     EditRoot,
     MovedAgain,
@@ -18,6 +20,7 @@ from bot.core.events import LogLine, PhaseId, Verb
 from bot.core.recognition import Recognition
 from bot.core.startup import Startup, fresh_state
 from bot.core.startup_turn import Turn
+from bot.core.startup_view import current_phase, patience_now
 from config.engine_file import load_engine
 from tests.support.startup_runs import BEGAN, MEMBER, RUNNING, Run, make_plan
 
@@ -153,3 +156,19 @@ def test_a_run_that_is_forgotten_leaves_no_lines() -> None:
     assert len(turn.state.recognition.kept) == 1
     turn.forget_run()
     assert turn.state.recognition.kept == []
+
+
+@pytest.mark.parametrize("verb", [Verb.RESTART, Verb.WATCH])
+def test_patience_is_that_of_the_phase_and_of_the_engine_that_was_recognised(verb: Verb) -> None:
+    plan = make_plan(verb=verb)
+    turn = Turn(plan, load_engine("auto"), fresh_state(plan))
+    for phase in (None, PhaseId.PROCESS, PhaseId.WEIGHTS, PhaseId.GRAPHS):
+        if phase is not None:
+            turn.begin_phase(phase, BEGAN, LATER)
+        assert turn.patience(LATER) == turn.patience(LATER) == patience_now(turn.scene(LATER))
+        assert turn.current(LATER) == current_phase(turn.scene(LATER))
+    text = "[2026-05-29 23:49:47 TP0] Load weight begin."
+    for _ in range(2):
+        turn.recognise(LogLine(text, text), member=MEMBER, at=BEGAN)
+    assert turn.engine.name == "sglang"
+    assert turn.patience(LATER) == patience_now(turn.scene(LATER))
