@@ -14,6 +14,7 @@ from config.redis_url import parse_redis_url
 _DURATION = re.compile(r"(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?")
 _DURATION_ALLOWED = 'a duration such as "30s", "15m", "2h" or "1h30m", longer than nothing'
 _LONGEST = timedelta(days=7)
+_MOST_PORT = 65535
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,247}\.service")
 _SERVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{2,20}")
@@ -74,6 +75,32 @@ def _http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def parse_address(text: str) -> tuple[str, int]:
+    """`"127.0.0.1:3000"`, `"[::1]:0"` → host and port. ValueError names what is allowed."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or int(port) > _MOST_PORT:
+        raise ValueError(f"is {text!r}; allowed: HOST:PORT such as 127.0.0.1:3000")
+    return host.strip("[]"), int(port)
+
+
+def _listen(value: str) -> str:
+    if value:
+        parse_address(value)
+    return value
+
+
+def check_ping_url(value: str) -> str:
+    """`value` itself; a ValueError never quotes it, for whoever knows it may silence an alarm."""
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError("is no http address; allowed: http://… or https://…")
+    return value
+
+
 def check_redis_url(value: str) -> str:
     """`value` itself; a ValueError never quotes it, for it may hold a password."""
     parse_redis_url(value)
@@ -99,6 +126,8 @@ PersonText = Annotated[
 VariableText = Annotated[str, _matching(_VARIABLE, "the name of an environment variable")]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 RedisUrl = Annotated[str, AfterValidator(check_redis_url)]
+PingUrl = Annotated[str, AfterValidator(check_ping_url)]
+ListenText = Annotated[str, AfterValidator(_listen)]
 # The canonical phases, the same for every engine.
 PhaseName = Literal[
     "stopping",

@@ -11,8 +11,10 @@ from config.fields import (
     ChannelText,
     Duration,
     HttpUrl,
+    ListenText,
     PersonText,
     PhaseName,
+    PingUrl,
     RedisUrl,
     ServiceText,
     Text,
@@ -37,6 +39,14 @@ class SlackSection(Section):
 
 class RedisSection(Section):
     url: RedisUrl = "redis://localhost:6379/0"
+
+
+class HealthSection(Section):
+    """`listen`: where the process tells how it is; "" turns that off. `ping_url` hears that it is well."""
+
+    listen: ListenText = "127.0.0.1:8970"
+    ping_url: PingUrl | None = Field(default=None, repr=False)
+    ping_every: Duration = timedelta(seconds=60)
 
 
 class AccessSection(Section):
@@ -130,6 +140,7 @@ class Configuration(Section):
     default_service: Text | None = None
     slack: SlackSection
     redis: RedisSection = RedisSection()
+    health: HealthSection = HealthSection()
     access: AccessSection = AccessSection()
     hosts: dict[ServiceText, HostSection] = Field(min_length=1)
     services: dict[ServiceText, ServiceSection] = Field(min_length=1)

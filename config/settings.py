@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from bot.errors import ConfigurationInvalid
-from config.fields import check_redis_url
+from config.fields import check_ping_url, check_redis_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,10 +31,11 @@ class Settings(BaseModel):
     signing_secret: SecretStr | None
     slack_api_url: str = "https://slack.com/api/"
     redis_url: str | None = None  # wins over the file's [redis] url
+    ping_url: SecretStr | None = None  # wins over the file's [health] ping_url
 
     def secrets(self) -> tuple[str, ...]:
         """Exact strings that must never reach Redis, Slack or a log."""
-        held = (self.bot_token, self.app_token, self.signing_secret)
+        held = (self.bot_token, self.app_token, self.signing_secret, self.ping_url)
         return tuple(secret.get_secret_value() for secret in held if secret is not None)
 
 
@@ -62,6 +63,11 @@ def read_settings(environ: Mapping[str, str], *, http: bool = False) -> Settings
         check_redis_url(redis_url or "redis://")
     except ValueError as error:
         faults.append(f"environment: KIMI_REDIS_URL {error}")
+    ping_url = _secret(environ, "KIMI_PING_URL", faults)
+    try:
+        check_ping_url(ping_url or "http://localhost")
+    except ValueError as error:
+        faults.append(f"environment: KIMI_PING_URL {error}")
     if faults:
         raise ConfigurationInvalid(tuple(faults))
     return Settings(
@@ -70,6 +76,7 @@ def read_settings(environ: Mapping[str, str], *, http: bool = False) -> Settings
         signing_secret=_wrap(found["SLACK_SIGNING_SECRET"]),
         slack_api_url=api_url.rstrip("/") + "/",
         redis_url=redis_url,
+        ping_url=_wrap(ping_url),
     )
 
 

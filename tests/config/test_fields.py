@@ -13,10 +13,14 @@ from pydantic import TypeAdapter, ValidationError
 from config.fields import (
     ChannelText,
     HttpUrl,
+    ListenText,
     PersonText,
+    PingUrl,
     RedisUrl,
     ServiceText,
     UnitText,
+    check_ping_url,
+    parse_address,
     parse_duration,
     write_duration,
 )
@@ -44,6 +48,18 @@ def test_what_is_no_duration_is_refused_with_what_is_allowed(text: str) -> None:
         parse_duration(text)
 
 
+def test_an_address_to_listen_on_is_taken_apart() -> None:
+    assert parse_address("127.0.0.1:8970") == ("127.0.0.1", 8970)
+    assert parse_address("[::1]:0") == ("::1", 0)
+
+
+@pytest.mark.parametrize("url", ["ftp://p.example/hush-hush", "https:///hush-hush", "http://p:hush-hush/"])
+def test_a_refused_ping_url_is_not_quoted(url: str) -> None:
+    with pytest.raises(ValueError, match="allowed: http") as caught:
+        check_ping_url(url)
+    assert "hush" not in str(caught.value)
+
+
 @given(st.integers(min_value=1, max_value=7 * 24 * 3600))
 def test_a_written_duration_reads_back(seconds: int) -> None:
     duration = timedelta(seconds=seconds)
@@ -61,6 +77,10 @@ def test_a_written_duration_reads_back(seconds: int) -> None:
         (ServiceText, "x", "-x"),
         (HttpUrl, "http://127.0.0.1:30000", "127.0.0.1:30000"),
         (HttpUrl, "https://llm.example", "https://user:pw@llm.example"),
+        (ListenText, "", "8970"),
+        (ListenText, "[::1]:8970", "127.0.0.1:65536"),
+        (PingUrl, "https://ping.example/a-secret?b=c", "ping.example/a-secret"),
+        (PingUrl, "http://ping.example", "http://:1:2/"),
         (HttpUrl, "http://[::1]:80", "http://[::1"),
         (HttpUrl, "http://a:1", "http://a:99999"),
         (RedisUrl, "unix:///run/redis.sock", "http://localhost"),

@@ -27,6 +27,14 @@ def test_what_is_left_out_has_its_default() -> None:
     assert service.engine == "auto"
 
 
+def test_health_is_told_on_this_machine_alone_unless_it_is_said_otherwise() -> None:
+    assert configuration().health.listen == "127.0.0.1:8970"
+    assert configuration().health.ping_url is None
+    told = configuration(health={"listen": "", "ping_url": "https://ping.example/hush", "ping_every": "5m"})
+    assert (told.health.listen, told.health.ping_every) == ("", timedelta(minutes=5))
+    assert "hush" not in repr(told)
+
+
 def test_a_service_of_one_unit_is_a_set_of_one() -> None:
     assert configuration().services["s"].units == (MemberSection(host="h", unit="u.service"),)
 

@@ -55,6 +55,18 @@ def test_every_fault_names_its_variable(environ: dict[str, str], http: bool, fau
         assert found.startswith(f"environment: {expected}")
 
 
+def test_the_address_of_the_dead_man_s_switch_is_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("https://ping.example/hush-hush\n", encoding="utf-8")
+    settings = read_settings(GOOD | {"KIMI_PING_URL_FILE": str(tmp_path / "url")})
+    assert settings.ping_url is not None
+    assert settings.ping_url.get_secret_value() == "https://ping.example/hush-hush"
+    assert "https://ping.example/hush-hush" in settings.secrets()
+    assert "hush" not in repr(settings)
+    with pytest.raises(ConfigurationInvalid, match=r"KIMI_PING_URL is no http address") as caught:
+        read_settings(GOOD | {"KIMI_PING_URL": "hush-hush"})
+    assert "hush" not in str(caught.value)
+
+
 def test_socket_mode_needs_no_signing_secret_and_http_mode_no_app_token() -> None:
     assert read_settings(GOOD).signing_secret is None
     assert (
