@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bot.clients.records import Operation
     from bot.practice.slack_state import PostedMessage
 
+ENVIRON: dict[str, Any] = {"ENGINE_KEY": "kimi-seeded-secret-0123456789"}
 ALICE, CHANNEL, SERVICE = "U0ALICE", "C0LLMOPS", "kimi-k2.5"
 WITHIN = 60.0
 
@@ -32,6 +33,15 @@ class RealWorkspace:
     configuration: Configuration
     settings: Settings
     app: App
+
+    async def stop(self) -> None:
+        """The process ends in order."""
+        await self.app.close()
+
+    async def start_anew(self) -> None:
+        """The next process, on the same Redis and the same Slack."""
+        self.app = App(self.configuration, self.settings, environ=ENVIRON)
+        await self.app.start()
 
     async def begin(self, words: str) -> PostedMessage:
         before = len(self.roots())
@@ -88,10 +98,9 @@ async def real_workspace(
             hosts={str(service.host): host},
             services={SERVICE: service},
         )
-        environ: dict[str, Any] = {"ENGINE_KEY": "kimi-seeded-secret-0123456789"}
-        app = App(configuration, settings, environ=environ)
-        stack.push_async_callback(app.close)
-        await app.start()
-        yield RealWorkspace(slack, configuration, settings, app)
+        room = RealWorkspace(slack, configuration, settings, App(configuration, settings, environ=ENVIRON))
+        stack.push_async_callback(room.stop)
+        await room.app.start()
+        yield room
     assert slack.refusals == []
     assert slack.warnings == []

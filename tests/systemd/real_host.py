@@ -27,6 +27,7 @@ UNIT = UnitName("sglang-kimi.service")
 USER = "kimi"  # may do what the operators' guide asks for, and no more
 STRANGER = "stranger"  # may log in, and nothing else
 BOOT_SECONDS = 60.0
+REBOOTED = 133  # how nspawn ends when the system inside it asks for a reboot
 
 UNIT_FILE = """\
 [Unit]
@@ -129,6 +130,18 @@ class RealHost:
         cgroups.remove(self._groups)
         shutil.rmtree(self.tree, ignore_errors=True)
 
+    async def reboot(self) -> None:
+        """As an operator does it; until an sshd of the next boot answers."""
+        assert self._nspawn is not None
+        await self.attempt("systemctl reboot")
+        async with asyncio.timeout(BOOT_SECONDS):
+            while self._nspawn.poll() is None:  # noqa: ASYNC110  nspawn sets no event here
+                await asyncio.sleep(0.02)
+        assert self._nspawn.returncode == REBOOTED, f"nspawn ended with {self._nspawn.returncode}"
+        self._launch()
+        await asyncio.to_thread(self._wait_for_sshd)
+        self._leader = _leader_of(self._nspawn.pid)
+
     async def run(self, command: str) -> str:
         """Run a shell command inside the host as root; its output. Fails the test when the command fails."""
         remains = await self.attempt(command)
@@ -207,6 +220,12 @@ class RealHost:
         target.chmod(mode)
 
     def _start(self) -> None:
+        self._launch()
+        self._wait_for_sshd()
+        assert self._nspawn is not None
+        self._leader = _leader_of(self._nspawn.pid)
+
+    def _launch(self) -> None:
         command = [
             "systemd-nspawn",
             "--quiet",
@@ -216,7 +235,7 @@ class RealHost:
             "--keep-unit",
         ]
         groups = self._groups = cgroups.make_groups(f"kimi-host-{os.getpid()}-{self.ssh_port}")
-        with (self.folder / "console").open("wb") as console:
+        with (self.folder / "console").open("ab") as console:
             self._nspawn = subprocess.Popen(
                 [*command, "--console=pipe"],
                 env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
@@ -226,8 +245,6 @@ class RealHost:
                 start_new_session=True,
                 preexec_fn=lambda: cgroups.enter(groups),  # noqa: PLW1509 - no other thread here
             )
-        self._wait_for_sshd()
-        self._leader = _leader_of(self._nspawn.pid)
 
     def _wait_for_sshd(self) -> None:
         assert self._nspawn is not None
