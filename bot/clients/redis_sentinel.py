@@ -31,15 +31,38 @@ BEHIND_MILLISECONDS = 5
 _UNASKED_SECONDS = 5.0  # sentinels that did not answer are not asked again before each write
 
 
+class _Sentinels(Sentinel):
+    """Asked by one at a time.
+
+    redis-py puts the one that answered at the head of its list, by the place it had: two tasks that do so at
+    once write one sentinel twice, and another is lost for good.
+    """
+
+    def __init__(self, address: RedisAddress, *, timeout: float) -> None:
+        asked = {
+            "socket_timeout": timeout / 5,
+            "socket_connect_timeout": timeout / 5,
+            "username": address.options.get("sentinel_user"),
+            "password": address.options.get("sentinel_password"),
+        }
+        super().__init__(address.hosts, sentinel_kwargs={**asked, **_once(address)})  # type: ignore[no-untyped-call]
+        self._turn = asyncio.Lock()
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        async with self._turn:
+            host, port = await super().discover_master(service_name)
+        return str(host), int(port)
+
+
 class SentinelClient(Redis):
     """Each new connection asks the sentinels; `timeout` bounds all attempts of one command, in seconds."""
 
     def __init__(self, address: RedisAddress, *, connections: int, timeout: float) -> None:
         """Connects to nothing yet."""
-        self._sentinel = _sentinels(address, timeout=timeout)
+        self.sentinels = _Sentinels(address, timeout=timeout)
         pool: SentinelConnectionPool = SentinelConnectionPool(  # type: ignore[no-untyped-call]
             address.master,
-            self._sentinel,
+            self.sentinels,
             max_connections=connections,
             username=address.user,
             password=address.password,
@@ -60,7 +83,7 @@ class SentinelClient(Redis):
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
-        await self._sentinel.aclose()
+        await self.sentinels.aclose()
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         parent: Callable[..., Any] = super().execute_command
@@ -133,16 +156,6 @@ class SentinelClient(Redis):
         replicas = int(facts.get("connected_slaves", 0))
         words = f"answers; master {host}:{port}, {replicas} replica{'s' * (replicas != 1)}"
         return words if replicas else f"{words}: a fail-over has nowhere to go"
-
-
-def _sentinels(address: RedisAddress, *, timeout: float) -> Sentinel:
-    asked = {
-        "socket_timeout": timeout / 5,
-        "socket_connect_timeout": timeout / 5,
-        "username": address.options.get("sentinel_user"),
-        "password": address.options.get("sentinel_password"),
-    }
-    return Sentinel(address.hosts, sentinel_kwargs={**asked, **_once(address)})  # type: ignore[no-untyped-call]
 
 
 def _once(address: RedisAddress) -> dict[str, Any]:

@@ -11,7 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.clients.redis_link import RedisLink
+from bot.clients.redis_sentinel import SentinelClient
 from bot.errors import StoreUnavailable
+from config.redis_url import parse_redis_url
 from tests.support.outbox import until
 from tests.support.redis_many import LOOPBACK, MASTER, Node, free_ports
 
@@ -61,6 +63,17 @@ async def test_more_at_once_than_there_are_connections(sentinels: SentinelGroup)
     await asyncio.gather(*(link.run(INCREASE, ["x"]) for _ in range(50)))
     assert set(await asyncio.gather(*(link.ask(link.redis.get("x")) for _ in range(50)))) == {b"50"}
     await link.close()
+
+
+async def test_no_sentinel_is_forgotten_when_many_look_at_once(sentinels: SentinelGroup) -> None:
+    """The first listed is down, so that each who asks moves the one that answered to the head."""
+    listed = ",".join(f"127.0.0.1:{port}" for port in (1, *(node.port for node in sentinels.sentinels)))
+    address = parse_redis_url(f"sentinel://{listed}/{MASTER}")
+    client = SentinelClient(address, connections=32, timeout=5)
+    await asyncio.gather(*(client.ping() for _ in range(32)))
+    known = {node.connection_pool.connection_kwargs["port"] for node in client.sentinels.sentinels}
+    assert known == {port for _, port in address.hosts}
+    await client.aclose()
 
 
 async def test_a_cancellation_is_never_swallowed(sentinels: SentinelGroup) -> None:
