@@ -18,13 +18,20 @@ redis.call('SET', KEYS[1], string.format('%.0f', rest), 'PX', math.ceil((rest - 
 return 0
 """
 
-# KEYS: the mark of a token, the open intents. ARGV: token, caller, seconds, record.
+# KEYS: the open intents, then the mark of each token. ARGV: for each its token, caller, seconds, record.
 INTEND = """
-if not redis.call('SET', KEYS[1], ARGV[2], 'NX', 'EX', ARGV[3]) then
-  if redis.call('GET', KEYS[1]) ~= ARGV[2] then return 0 end
+local answers = {}
+for place = 2, #KEYS do
+  local token, caller, seconds, record = unpack(ARGV, place * 4 - 7, place * 4 - 4)
+  local first = redis.call('SET', KEYS[place], caller, 'NX', 'EX', seconds)
+  if first or redis.call('GET', KEYS[place]) == caller then
+    redis.call('HSET', KEYS[1], token, record)
+    answers[place - 1] = 1
+  else
+    answers[place - 1] = 0
+  end
 end
-redis.call('HSET', KEYS[2], ARGV[1], ARGV[4])
-return 1
+return answers
 """
 
 # KEYS: the open intents. ARGV: token, whose it was, whose it becomes, record as it becomes. Its owner may

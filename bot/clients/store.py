@@ -71,6 +71,7 @@ class Store(Remembered):
     async def close(self) -> None:
         """Lets go of all leases."""
         try:
+            await self._intents.close()
             await self.leases.close()
         finally:
             await self.link.close()

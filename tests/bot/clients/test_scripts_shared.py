@@ -12,7 +12,7 @@ from bot.clients.scripts_shared import ADOPT, AUDIT, INTEND, LANE, MARK, ONCE
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-KEYS = ["kimi:{intents}:once:t", "kimi:{intents}:open"]
+KEYS = ["kimi:{intents}:open", "kimi:{intents}:once:t"]
 RECORD = '{"owner": "me", "words": "restart kimi"}'
 
 
@@ -24,13 +24,15 @@ async def link(redis_url: str) -> AsyncIterator[RedisLink]:
 
 
 async def test_an_intent_that_runs_twice_is_the_first_still(link: RedisLink) -> None:
-    assert [await link.run(INTEND, KEYS, "t", "call 1", 60, RECORD) for _ in range(2)] == [1, 1]
-    assert await link.run(INTEND, KEYS, "t", "call 2", 60, RECORD) == 0
+    assert [await link.run(INTEND, KEYS, "t", "call 1", 60, RECORD) for _ in range(2)] == [[1], [1]]
+    both, again = [*KEYS, "kimi:{intents}:once:u"], ("t", "call 2", 60, RECORD)
+    assert await link.run(INTEND, both, *again, "u", "call 3", 60, RECORD) == [0, 1]
+    assert await link.ask(link.redis.hlen(KEYS[0])) == 2
 
 
 async def test_an_unreadable_intent_is_nobody_s(link: RedisLink) -> None:
-    await link.ask(link.redis.hset(KEYS[1], "t", "rubbish"))
-    assert await link.run(ADOPT, KEYS[1:], "t", "me", "you", RECORD) == 0
+    await link.ask(link.redis.hset(KEYS[0], "t", "rubbish"))
+    assert await link.run(ADOPT, KEYS[:1], "t", "me", "you", RECORD) == 0
 
 
 async def test_an_entry_that_is_written_twice_stands_once(link: RedisLink) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -16,7 +16,7 @@ from bot.errors import StoreUnavailable
 from tests.support.outgoing import CHANNEL, PERSON
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from tests.support.redis import RedisServer
 
@@ -54,6 +54,58 @@ async def test_each_token_is_its_own(intents: Intents) -> None:
     assert await intents.intend(intent("b"), 60)
     assert await intents.intend(older, 60)
     assert await intents.open() == [older, intent("b")]
+
+
+async def test_a_crowd_costs_a_few_calls(
+    intents: Intents, links: list[RedisLink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    run = links[0].run
+
+    async def count(script: str, keys: Sequence[str], *words: Any) -> Any:
+        sizes.append(len(keys) - 1)
+        return await run(script, keys, *words)
+
+    monkeypatch.setattr(links[0], "run", count)
+    tokens = [f"t{number % 200}" for number in range(250)]
+    answers = await asyncio.gather(*(intents.intend(intent(token), 60) for token in tokens))
+    assert answers.count(True) == 200
+    assert sizes == [1, 100, 100, 49]
+    assert len(await intents.open()) == 200
+
+
+async def test_a_call_that_hangs_keeps_no_later_one(
+    intents: Intents, links: list[RedisLink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, hung = links[0].run, asyncio.Event()
+
+    async def hang(script: str, keys: Sequence[str], *words: Any) -> Any:
+        if not hung.is_set():
+            hung.set()
+            await asyncio.Event().wait()
+        return await run(script, keys, *words)
+
+    monkeypatch.setattr(links[0], "run", hang)
+    first = asyncio.create_task(intents.intend(intent("a"), 60))
+    await hung.wait()
+    gone = asyncio.create_task(intents.intend(intent("b"), 60))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert await intents.intend(intent("c"), 60)
+    assert [kept.token for kept in await intents.open()] == ["c"]
+    await intents.close()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_each_of_a_crowd_hears_that_redis_is_gone(own_redis: RedisServer) -> None:
+    link = RedisLink(own_redis.url, timeout=0.2)
+    intents = Intents(link)
+    own_redis.kill()
+    asked = (intents.intend(intent(f"t{number}"), 60) for number in range(20))
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {StoreUnavailable}
+    await link.close()
 
 
 async def test_what_is_answered_is_not_taken_up_again(intents: Intents) -> None:
