@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -76,6 +77,10 @@ async def _start_and_run(app: App, listen: Listen | None, stopped: asyncio.Task[
     """A start may wait long, for a Slack that is away: it ends at the signal too."""
     if await _ends_first(stopped, asyncio.create_task(app.start(listen=listen), name="start")):
         return STOPPED
+    # Modules, rules and clients stay for good. Looked through at each full collection of garbage, they would
+    # delay an acknowledgement by a tenth of a second.
+    gc.collect()
+    gc.freeze()
     died = asyncio.create_task(app.run(), name="part died")
     if await _ends_first(stopped, died):
         return STOPPED
