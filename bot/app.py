@@ -93,10 +93,14 @@ class App:
         outbox = Outbox(client, store, fallback=ChannelId(fallback) if fallback else None)
         ground = self._lay_ground(store, outbox)  # closed last: to a task, a closed host is a lost one
         self._stack.push_async_callback(self.tasks.close, grace=_GRACE)
+        leases = self.tasks.spawn("leases", store.leases.run(), vital=True)
+        self._stack.push_async_callback(store.leases.close)
+        self._stack.callback(leases.cancel)  # or it would sign once more for a process that is gone
         self._stack.push_async_callback(outbox.drain, _GRACE)
         startups = self._startups = Startups(ground)
+        self._stack.push_async_callback(startups.hand_over)
         self.tasks.spawn("outbox", outbox.run(), vital=True)
-        taken_up = await startups.resume()
+        taken_up = await startups.adopt()
         schedule = Schedule(startups, clock=self._clock)
         schedule.start()
         self._stack.callback(schedule.close)
@@ -166,7 +170,7 @@ class App:
             request_verification_enabled=listen is not None,
             user_facing_authorize_error_message=NOT_AUTHORIZED,
         )
-        register(app, parts)
+        self.tasks.spawn("intents", register(app, parts).run(), vital=True)
         if listen is None:
             await self._connect_sockets(app)
         else:

@@ -41,7 +41,7 @@ class Errands:
         store, token = self.ground.store, f"smoke:{service}"
         running = self.startups.of(service)
         within = int(self.ground.section(service).smoke.timeout.total_seconds()) + _MARGIN
-        if (running is not None and running.is_smoking) or not await store.first_time(token, within):
+        if (running is not None and running.looks.is_smoking) or not await store.first_time(token, within):
             return render_sentence(f"A smoke test of `{service}` runs already. Nothing was done.")
         try:
             redactor = self.ground.make_redactor()

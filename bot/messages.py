@@ -7,15 +7,17 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Literal
 
 from bot.clients.records import FileNote, Outgoing
+from bot.core.actions import EditRoot, PostReply
 from bot.core.answers import render_logs_root, render_sentence
 from bot.core.render import render_reply, render_root
 from bot.core.words import count, name_doing, name_units
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from bot.clients.records import Operation
-    from bot.core.actions import PostReply, StartupView
+    from bot.core.actions import Action, StartupView
     from bot.core.blocks import Message
     from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
     from bot.core.tail import TailFile
@@ -50,6 +52,8 @@ def _outgoing(
     kind: Literal["root", "edit", "reply"],
     channel: ChannelId,
     broadcast: bool = False,
+    tags: dict[str, str] | None = None,
+    asker: UserId | None = None,
 ) -> Outgoing:
     return Outgoing(
         id=f"{thread}:{identity}",
@@ -59,15 +63,55 @@ def _outgoing(
         text=message.text,
         blocks=message.blocks,
         broadcast=broadcast,
+        tags=tags or {},
+        asker=asker,
     )
 
 
 def root_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
-    return _outgoing(render_root(view), identity="root", thread=view.operation, kind="root", channel=channel)
+    return _outgoing(
+        render_root(view),
+        identity="root",
+        thread=view.operation,
+        kind="root",
+        channel=channel,
+        tags=_tags(view),
+        asker=view.by,
+    )
 
 
 def edit_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
-    return _outgoing(render_root(view), identity="edit", thread=view.operation, kind="edit", channel=channel)
+    return _outgoing(
+        render_root(view),
+        identity="edit",
+        thread=view.operation,
+        kind="edit",
+        channel=channel,
+        tags=_tags(view),
+    )
+
+
+def _tags(view: StartupView) -> dict[str, str]:
+    """What Slack keeps beside the root, for a Redis that came back empty."""
+    by = {} if view.by is None else {"by": view.by}
+    return {
+        "state": "open" if view.verdict is None else "closed",
+        "service": view.service,
+        "verb": view.verb,
+        "began": view.began.isoformat(),
+        **by,
+    }
+
+
+def messages_of(actions: Iterable[Action], view: StartupView, *, channel: ChannelId) -> list[Outgoing]:
+    """Replies in their order, then the newest edit alone."""
+    replies, edits = [], []
+    for order in actions:
+        if isinstance(order, PostReply):
+            replies.append(reply_message(order, view, channel=channel))
+        elif isinstance(order, EditRoot):
+            edits = [edit_message(order.view, channel=channel)]
+    return [*replies, *edits]
 
 
 def reply_message(order: PostReply, view: StartupView, *, channel: ChannelId) -> Outgoing:
@@ -89,12 +133,14 @@ def notice_message(sentence: str, *, operation: OperationId, channel: ChannelId)
 
 def logs_root_message(service: ServiceName, *, by: UserId, thread: str, channel: ChannelId) -> Outgoing:
     """What a log hangs under that was asked for outside a thread: a file alone has no place of its own."""
-    return answer_root(render_logs_root(service, by), thread=thread, channel=channel)
+    return answer_root(render_logs_root(service, by), thread=thread, channel=channel, asker=by)
 
 
-def answer_root(message: Message, *, thread: str, channel: ChannelId) -> Outgoing:
+def answer_root(
+    message: Message, *, thread: str, channel: ChannelId, asker: UserId | None = None
+) -> Outgoing:
     """The root of a thread that holds one answer."""
-    return _outgoing(message, identity="root", thread=thread, kind="root", channel=channel)
+    return _outgoing(message, identity="root", thread=thread, kind="root", channel=channel, asker=asker)
 
 
 def name_file(service: ServiceName, began: datetime, *, kind: str = "log") -> str:

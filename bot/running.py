@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Awaitable, Callable
+import contextlib
+import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import structlog
 from pydantic import TypeAdapter
 
-from bot import log_sources, samples, sources
+from bot import sources
 from bot.baselines import remember
-from bot.clients.records import Operation
 from bot.core.account import Account
 from bot.core.actions import (
     Action,
@@ -31,31 +30,26 @@ from bot.core.actions import (
     Verdict,
 )
 from bot.core.changes import LastHealthy
-from bot.core.events import Event, Member, Ticked, Verb, VerbRefused, VerbSent, VerbUnanswered
+from bot.core.events import Member, Verb
 from bot.core.startup import Startup
 from bot.core.startup_state import Plan, Sent, StartupState
-from bot.errors import HostError, StoreUnavailable
+from bot.crew import Crew
+from bot.errors import StoreUnavailable
 from bot.ground import Ground
-from bot.messages import (
-    Letter,
-    describe_present,
-    edit_message,
-    name_file,
-    notice_message,
-    reply_message,
-    stacks_letter,
-    tail_letter,
-)
-from bot.pictures import waterfall_letter
+from bot.looking import Looks
+from bot.mailing import Mailbox, event_of
+from bot.messages import describe_present, edit_message, messages_of, notice_message
+from bot.ordering import Orders
 from bot.places import write_place
-from bot.sources import Inbox, Link
-from bot.tails import read_start
+from bot.saving import Ledger
+from bot.uploads import OWED, Fetched, Uploads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.clients.records import Outgoing
-    from bot.sources import Piece
+    from bot.clients.leases import Lease
+    from bot.clients.records import Operation, Outgoing
+    from bot.sources import Inbox, Link, Piece
 
 log = structlog.get_logger()
 
@@ -63,34 +57,78 @@ PLAN = TypeAdapter(Plan)
 STATE = TypeAdapter(StartupState)
 ACCOUNT = TypeAdapter(Account)
 
-Work: TypeAlias = Callable[[], Awaitable[None]]
-
-_QUEUE = 256  # pieces; a host that talks faster than we think waits in its own journal
 _BATCH = 64
 _SAVE_EVERY = 5.0  # real seconds, where nothing but the journal's position changed
 OWN_FAULT = (
     "Something broke inside kimi: it no longer watches this start, and the service is left as it is. "
     "kimi's own log says what; `watch` takes it up again."
 )
-_STORE_RETRY = 1.0  # real seconds between attempts to save while Redis is away
 _ORDER = "order to "  # begins the names of the tasks that give one
 _UPLOAD = "upload "  # and of those that fetch a log and post it
-_SMOKE = "smoke"
 _ORDER_WITHIN = 60.0  # real seconds; the host's own time-outs end one sooner
+_ORDER_AT_LEAVE = 2.0  # real seconds that a clean stop waits for its answer
+_ROOT_WITHIN = 5.0  # real seconds the verb waits for its thread to stand in Slack
+_MAIL_RETRY = 1.0
 
 
 @dataclass(slots=True)
 class Running:
-    """One operation under way in this process."""
+    """One operation under way in this process, which owns it: its ledger has the lease."""
 
     ground: Ground
-    operation: Operation
     startup: Startup
-    links: dict[Member, Link]
-    inbox: Inbox = field(default_factory=lambda: asyncio.Queue(_QUEUE))
+    ledger: Ledger
+    crew: Crew
+    looks: Looks
+    orders: Orders
+    uploads: Uploads
+    mail: Mailbox
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    _busy: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _saved_at: float = 0.0
+    is_lost: bool = False  # another process owns it now
+    beat: float = field(default_factory=time.monotonic)  # when the consumer last took something in
+    _leaving: bool = False
+    _heard: int = 0  # mail in the state that is not noted yet
+    _noted_at: float = 0.0
+    _task: asyncio.Task[Any] | None = None
+    _saver: asyncio.Task[None] | None = None
+
+    @classmethod
+    def make(
+        cls,
+        ground: Ground,
+        operation: Operation,
+        startup: Startup,
+        *,
+        links: dict[Member, Link],
+        lease: Lease,
+    ) -> Running:
+        """Raises ValueError where what the record says is owed cannot be read."""
+        ledger = Ledger(ground.store, ground.outbox, operation, lease)
+        owed = OWED.validate_json(operation.owed) if operation.owed else ()
+
+        def lose() -> None:
+            running.lose()
+
+        crew = Crew(ground.tasks, operation.service, lose)
+        running = cls(
+            ground=ground,
+            startup=startup,
+            ledger=ledger,
+            crew=crew,
+            looks=Looks(ground, operation.service, startup, links, crew),
+            orders=Orders(ground, ledger, startup, links),
+            uploads=Uploads(ground, ledger, startup, links, {order.sequence: order for order in owed}),
+            mail=Mailbox(ground.store, operation.operation),
+        )
+        return running
+
+    @property
+    def operation(self) -> Operation:
+        return self.ledger.operation
+
+    @property
+    def inbox(self) -> Inbox:
+        return self.crew.inbox
 
     @property
     def begun(self) -> bool:
@@ -99,264 +137,234 @@ class Running:
             return True
         return any(state.sent is not Sent.NOT for state in self.startup.state.members.values())
 
-    @property
-    def is_smoking(self) -> bool:
-        """Its smoke test runs."""
-        return _SMOKE in self._busy
+    # Its life in this process.
 
     async def run(self) -> None:
-        """Until the operation is closed; begun where it was not yet, else taken up where it stood."""
-        followers = [task for link in self.links.values() for task in self._follow(link)]
+        """Until the operation is closed, or left to the next process; begun, or taken up where it stood."""
+        self._task = asyncio.current_task()
+        self._start_saver()
+        if self.operation.closed is not None:  # all that is left of it are files that its thread waits for
+            self._fetch_owed()
+            self._end()
+            return
+        beside = [
+            self.crew.spawn("mail", partial(self.mail.run, self.crew.wake)),
+            self.crew.spawn("address", self.ledger.keep_address),
+            *self.looks.follow(),
+        ]
         try:
             await self._set_out()
-            while self.startup.verdict is None:
+            while self.startup.verdict is None and not self._leaving:
                 await self._perform(self._handle(await self._take()))
+            if not self.closed.is_set():
+                await self._depart()
         finally:
-            self.closed.set()
-            # A stall's log that is still being fetched comes into its thread all the same.
-            over = (task for name, task in self._busy.items() if not name.startswith(_UPLOAD))
-            for task in (*followers, *over):
+            self._end()
+            for task in beside:
                 task.cancel()
+            # A stall's log that is still being fetched comes into its thread all the same.
+            self.crew.cancel(but=_UPLOAD)
 
-    async def _set_out(self) -> None:
-        """Begin, or go on. An end that was asked for before the verb went out comes before it."""
-        if not self.begun and (pieces := self._take_waiting()):
-            await self._perform(self._handle(pieces))
-        if not self.closed.is_set():
-            now = self.ground.clock.now()
-            await self._perform(self.startup.resume(now) if self.begun else self.startup.begin(now))
+    async def settle(self) -> None:
+        """After `run`: until its files have come, and all is in Redis."""
+        await self.crew.wait()
+        if self.uploads.owed and not self._leaving:  # they broke, and would break again
+            self.uploads.owed.clear()
+            self.ledger.note()
+        await self.ledger.saved()
+
+    def stop(self) -> None:
+        """Nothing of it goes on here."""
+        self._end()
+        self.crew.cancel()
+        if self._saver is not None:
+            self._saver.cancel()
+
+    def lose(self) -> None:
+        """Another process has it: from here on nothing is written, ordered or said, nor is anybody told."""
+        if not self.is_lost:
+            self.is_lost = True
+            log.warning("operation_lost", operation=self.operation.operation)
+            self.stop()
+            if self._task is not None:
+                self._task.cancel()
+
+    def leave(self) -> None:
+        """Go no further than what is under way: the next process goes on, and fetches what is missing."""
+        self._leaving = True
+        self.crew.cancel(_UPLOAD)
+        self.crew.wake()
 
     async def give_up(self) -> None:
         """After a fault of our own: say so, let the service go; the unit is left alone."""
-        operation = self.operation.operation
-        notice = notice_message(OWN_FAULT, operation=operation, channel=self.operation.channel)
-        verdict = self.startup.verdict or Verdict.UNWATCHED  # one that was told already stands
-        update = {"closed": self.ground.clock.now(), "verdict": verdict}
-        self.operation = self.operation.model_copy(update=update)
-        await self._until_stored(lambda: self.ground.store.finish(self.operation, [notice]))
-        self.ground.outbox.wake()
+        state, now = self.startup.state, self.ground.clock.now()
+        state.verdict = state.verdict or Verdict.UNWATCHED  # one that was told already stands
+        state.ended = state.ended or now
+        update = {"closed": now, "verdict": state.verdict}
+        self.ledger.operation = self.operation.model_copy(update=update)
+        operation, channel = self.operation.operation, self.operation.channel
+        notice = notice_message(OWN_FAULT, operation=operation, channel=channel)
+        self._start_saver()
+        await self.ledger.saved(self.ledger.note([notice, *self._last_present()]))
 
-    def _follow(self, link: Link) -> list[asyncio.Task[None]]:
-        """The streams of one member, each with a redactor of its own: it remembers an open key."""
-        followers = {"journal": sources.follow_journal, "kernel": log_sources.follow_kernel}
-        if link.log_file is not None:
-            followers["log file"] = log_sources.follow_log_file
-        return [
-            self.ground.tasks.spawn(
-                f"{self.operation.service} {name} {link.member}",
-                self._guard(partial(follow, link, self.inbox, redactor=self.ground.make_redactor())),
-            )
-            for name, follow in followers.items()
-        ]
-
-    async def _guard(self, work: Work) -> None:
-        """What breaks must break the whole: a thread that falls silent looks like a stall."""
+    def _last_present(self) -> list[Outgoing]:
+        """The root shows the end too, unless that is what broke."""
         try:
-            await work()
+            view = self.startup.view(self.ground.clock.now())
+            return [edit_message(view, channel=self.operation.channel)]
+        except Exception as error:  # noqa: BLE001 - the fault itself is told already
+            log.warning("present_not_shown", operation=self.operation.operation, error=repr(error))
+            return []
+
+    def _end(self) -> None:
+        self.crew.is_over = True
+        self.closed.set()
+
+    # What runs beside the consumer.
+
+    def _start_saver(self) -> None:
+        if self._saver is None or self._saver.done():
+            self._saver = self.crew.spawn("record", partial(self.ledger.run, self._describe))
+
+    def _describe(self) -> dict[str, Any]:
+        """What of the record follows from the state; nothing new where that is what broke."""
+        try:
+            view = self.startup.view(self.ground.clock.now())
+            state = STATE.dump_json(self.startup.state).decode()
+            return {"state": state, "headline": describe_present(view), "owed": self.uploads.record}
         except Exception as error:  # noqa: BLE001 - raised again where the operation ends
-            await self.inbox.put(sources.Piece((), fault=error))
+            self.crew.break_off(error)
+            return {}
+
+    # The consumer.
+
+    async def _set_out(self) -> None:
+        """Begin, or go on. An end that was asked for before the verb went out comes before it."""
+        if not self.begun:
+            # The thread stands before the unit is touched; a Slack that does not answer delays it, no more.
+            await self.ledger.await_address(_ROOT_WITHIN, unless=lambda: self._leaving)
+            await self._look_at_mail()
+            if self._leaving:
+                return
+            await self._perform(self._handle(self._take_waiting()))
+        if not self.closed.is_set():
+            now, lease = self.ground.clock.now(), self.ledger.lease
+            if self.begun:
+                await self._perform(self.startup.resume(now, away=lease.away, clean=lease.clean))
+            else:
+                await self._perform(self.startup.begin(now))
+        if not self.closed.is_set():
+            self._fetch_owed()
+
+    async def _look_at_mail(self) -> None:
+        """Without it nobody knows whether the verb still is wanted."""
+        while not self._leaving:
+            with contextlib.suppress(StoreUnavailable):
+                await self.mail.look()
+                return
+            await asyncio.sleep(_MAIL_RETRY)
 
     async def _take(self) -> list[Piece]:
-        return [await self.inbox.get(), *self._take_waiting()]
+        first = await self.inbox.get()
+        self.beat = time.monotonic()
+        return [first, *self._take_waiting()]
 
     def _take_waiting(self) -> list[Piece]:
         return [self.inbox.get_nowait() for _ in range(min(_BATCH, self.inbox.qsize()))]
 
     def _handle(self, pieces: Sequence[Piece]) -> list[Action]:
+        if self.crew.broken is not None:
+            raise self.crew.broken
         actions: list[Action] = []
         for piece in pieces:
-            if piece.fault is not None:
-                raise piece.fault
             now = self.ground.clock.now()
             for event in piece.events:
                 actions.extend(self.startup.handle(event, now))
             if piece.member is not None and piece.position is not None:
                 place, written = write_place(piece.member, piece.stream, piece.position)
                 self.operation.positions[place] = written
+        for mail in self.mail.take():
+            actions.extend(self.startup.handle(event_of(mail), self.ground.clock.now()))
+            self._heard += 1
         return actions
 
-    # What the schedule and people ask for; none of these waits.
-
-    def tell(self, event: Event) -> None:
-        """Put the event of a person on the queue; under a name of its own, so that none is left out."""
-        self._once(f"told {uuid.uuid4().hex}", partial(self.inbox.put, sources.Piece((event,))))
-
-    def tick(self) -> None:
-        self._once("tick", partial(self.inbox.put, sources.Piece((Ticked(),))))
-
-    def observe(self) -> None:
-        for link in self.links.values():
-            self._once(f"unit {link.member}", partial(sources.observe_unit, link, self.inbox))
-
-    def probe(self) -> None:
-        probe = self.ground.probes[self.operation.service]
-        self._once("probe", partial(sources.ask_engine, probe, self.inbox))
-
-    def sample(self) -> None:
-        at, model = self.ground.clock.now(), self.startup.state.weights
-        for link in self.links.values():
-            work = partial(samples.sample_unit, link, self.inbox, at=at, model=model)
-            self._once(f"sample {link.member}", work)
-
-    def _once(self, name: str, work: Work) -> None:
-        """Start `work` unless the last of that name still runs: nothing ever piles up."""
-        if self.closed.is_set() or name in self._busy:
-            return
-        task = self.ground.tasks.spawn(f"{self.operation.service} {name}", self._guard(work))
-        self._busy[name] = task
-        task.add_done_callback(lambda _: self._busy.pop(name, None))
+    async def _depart(self) -> None:
+        """Take what has come already, the answer to an order above all; the rest is for the next process."""
+        await self.crew.wait(_ORDER, within=_ORDER_AT_LEAVE)
+        self._note(self._handle(self._take_waiting()))
 
     # What the core orders.
 
     async def _perform(self, actions: Sequence[Action]) -> None:
-        """Save state and messages first, then touch the world: what was done is always on record."""
-        await self._save(actions)
+        """Note state and messages, then touch the world; an order to systemd waits until they are saved."""
+        mark = self._note(actions)
         closing = any(isinstance(action, Close) for action in actions)
         for action in actions:
             match action:
                 case EditRoot() | PostReply():
-                    pass  # saved with the state: the outbox has it
+                    pass  # noted with the state: the outbox gets it
                 case SendVerb():
-                    self._once(f"{_ORDER}{action.member}", partial(self._send, action))
+                    self.crew.once(f"{_ORDER}{action.member}", partial(self._send, action, mark))
                 case ProbeNow():
-                    self.probe()
-                case LookAtSetup() | RunSmoke():
-                    self._order_look(action)
+                    self.looks.probe()
+                case LookAtSetup():
+                    self.looks.setup(action.member)
+                case RunSmoke():
+                    self.looks.smoke()
                 case UploadTail() | UploadStacks() | UploadPicture():
-                    await self._order_upload(action, closing=closing)
+                    await self._upload(action, closing=closing)
                 case Close():
                     await self._close(action)
                 case _:
                     assert_never(action)
 
-    def _order_look(self, action: LookAtSetup | RunSmoke) -> None:
-        redactor = self.ground.make_redactor()
-        if isinstance(action, LookAtSetup):
-            link = self.links[action.member]
-            work = partial(sources.look_at_setup, link, self.inbox, redactor=redactor)
-            self._once(f"setup {action.member}", work)
-        else:
-            probe = self.ground.probes[self.operation.service]
-            self._once(_SMOKE, partial(sources.run_smoke, probe, self.inbox, redactor=redactor))
-
-    async def _order_upload(
-        self, action: UploadTail | UploadStacks | UploadPicture, *, closing: bool
-    ) -> None:
-        match action:
-            case UploadTail() if closing:
-                await self._upload(action)  # nothing is left to be followed meanwhile
-            case UploadTail():
-                self._once(f"{_UPLOAD}{action.sequence}", partial(self._upload, action))
-            case UploadStacks():
-                self._once(f"{_UPLOAD}{action.sequence}", partial(self._upload_stacks, action))
-            case UploadPicture():
-                await self._upload_picture()
-            case _:
-                assert_never(action)
-
-    async def _save(self, actions: Sequence[Action]) -> None:
+    def _note(self, actions: Sequence[Action]) -> int:
+        """The number under which it will be saved."""
         now = asyncio.get_running_loop().time()
-        if not actions and now - self._saved_at < _SAVE_EVERY:
-            return
-        self._saved_at = now
+        if not actions and not self._heard and now - self._noted_at < _SAVE_EVERY:
+            return 0
+        self._noted_at = now
+        for action in actions:
+            self.ground.tallies.note(action)
+            if isinstance(action, UploadTail | UploadStacks):
+                self.uploads.owe(action)
+        heard, self._heard = self._heard, 0
         view = self.startup.view(self.ground.clock.now())
-        state = STATE.dump_json(self.startup.state).decode()
-        self.operation = self.operation.model_copy(
-            update={"state": state, "headline": describe_present(view)}
-        )
-        messages = self._messages(actions)
-        await self._until_stored(lambda: self.ground.store.save(self.operation, messages))
-        if messages:
-            self.ground.outbox.wake()
+        return self.ledger.note(messages_of(actions, view, channel=self.operation.channel), heard=heard)
 
-    def _messages(self, actions: Sequence[Action]) -> list[Outgoing]:
-        """Replies in their order, then the newest edit alone."""
-        channel = self.operation.channel
-        view = self.startup.view(self.ground.clock.now())
-        replies = [
-            reply_message(order, view, channel=channel) for order in actions if isinstance(order, PostReply)
-        ]
-        edits = [order.view for order in actions if isinstance(order, EditRoot)]
-        return [*replies, *(edit_message(edit, channel=channel) for edit in edits[-1:])]
+    def _fetch_owed(self) -> None:
+        """What is fetched already is not fetched twice."""
+        for order in tuple(self.uploads.owed.values()):
+            self._fetch(order)
 
-    async def _until_stored(self, save: Callable[[], Awaitable[None]]) -> None:
-        """Redis away is no reason to lose a state: what happens meanwhile waits in the journal."""
-        while True:
-            try:
-                return await save()
-            except StoreUnavailable as error:
-                log.warning("save_delayed", operation=self.operation.operation, error=str(error))
-                await asyncio.sleep(_STORE_RETRY)
+    async def _upload(self, action: Fetched | UploadPicture, *, closing: bool) -> None:
+        if isinstance(action, UploadPicture):
+            await self.uploads.draw()
+        elif closing:
+            await self.uploads.fetch(action)  # nothing is left to be followed meanwhile
+        else:
+            self._fetch(action)
 
-    async def _send(self, order: SendVerb) -> None:
-        """Tell systemd, once. Whether a command that was not answered arrived is for the core to find out."""
-        link = self.links[order.member]
-        event: Event = VerbSent(order.member)
-        try:
-            await link.host.change(link.unit, order.verb, scope=link.scope)
-        except HostError as error:
-            failed = VerbUnanswered if error.sent else VerbRefused
-            event = failed(order.member, str(error))
+    def _fetch(self, order: Fetched) -> None:
+        if not self._leaving:
+            self.crew.once(f"{_UPLOAD}{order.sequence}", partial(self.uploads.fetch, order))
+
+    async def _send(self, order: SendVerb, mark: int) -> None:
+        event = await self.orders.give(order, mark)
         log.info("verb_sent", member=order.member, verb=order.verb, outcome=type(event).__name__)
-        if self.startup.verdict is None:  # else nobody takes anything off the queue any more
+        if event is not None and self.startup.verdict is None:  # else nobody takes anything off the queue
             await self.inbox.put(sources.Piece((event,)))
 
-    async def _upload(self, order: UploadTail) -> None:
-        invocations = {member: state.invocation for member, state in self.startup.state.members.items()}
-        begun = {member: state.begun for member, state in self.startup.state.members.items()}
-        tail = await read_start(self.links, invocations, make_redactor=self.ground.make_redactor, begun=begun)
-        letter: Letter = tail_letter(
-            tail,
-            identity=f"{self.operation.operation}:{order.sequence}",
-            thread=self.operation.operation,
-            channel=self.operation.channel,
-            name=name_file(self.operation.service, self.operation.began),
-            comment=order.why,
-        )
-        await self._post(letter)
-
-    async def _upload_stacks(self, order: UploadStacks) -> None:
-        redactor = self.ground.make_redactor()
-        stacks = await samples.read_stacks(self.links, order.processes, redactor=redactor)
-        if stacks is not None:
-            identity = f"{self.operation.operation}:{order.sequence}"
-            await self._post(stacks_letter(*stacks, identity=identity, operation=self.operation))
-
-    async def _upload_picture(self) -> None:
-        """An extra: a start that cannot be drawn has its verdict all the same."""
-        waterfall = self.startup.waterfall(self.ground.clock.now())
-        if waterfall is None:
-            return
-        letter = await waterfall_letter(
-            waterfall,
-            operation=self.operation.operation,
-            channel=self.operation.channel,
-            name=name_file(self.operation.service, self.operation.began, kind="png"),
-        )
-        if letter is not None:
-            await self._post(letter)
-
-    async def _post(self, letter: Letter) -> None:
-        files = {letter.outgoing.id: letter.content}
-        await self._until_stored(lambda: self.ground.store.enqueue([letter.outgoing], files))
-        self.ground.outbox.wake()
-
     async def _close(self, order: Close) -> None:
-        await self._await_orders()
+        await self.crew.wait(_ORDER, within=_ORDER_WITHIN)
         closed = self.ground.clock.now()
         account = ACCOUNT.dump_json(self.startup.account(closed)).decode()
         update = {"closed": closed, "verdict": order.verdict, "account": account}
-        self.operation = self.operation.model_copy(update=update)
-        await self._until_stored(lambda: self.ground.store.finish(self.operation))
+        self.ledger.operation = self.operation.model_copy(update=update)
+        await self.ledger.saved(self.ledger.note())
         log.info("operation_closed", operation=self.operation.operation, verdict=order.verdict)
-        self.closed.set()
+        self._end()
         if order.verdict is Verdict.HEALTHY:
             # Last: a crash before it costs one sample, and none counts twice.
             last = LastHealthy(closed, self.startup.setups())
             await remember(self.ground.store, self.operation.service, order, last=last)
-
-    async def _await_orders(self) -> None:
-        """An order that is on its way arrives, or not, before anybody else may give the next one."""
-        orders = [task for name, task in self._busy.items() if name.startswith(_ORDER)]
-        if orders:
-            await asyncio.wait(orders, timeout=_ORDER_WITHIN)

@@ -17,6 +17,7 @@ TICK = timedelta(seconds=1)
 OBSERVE = timedelta(seconds=3)
 PROBE = timedelta(seconds=10)  # /health generates a token each time: not oftener
 EVIDENCE = timedelta(seconds=10)  # several commands on the host each time
+ADOPT = 2.0  # real seconds, as leases are
 _FASTEST = 0.1  # real seconds, however fast a practice clock runs
 _FASTEST_SAMPLE = 0.25
 
@@ -31,12 +32,16 @@ class Schedule:
         self._every(OBSERVE, startups.observe)
         self._every(PROBE, startups.probe)
         self._every(EVIDENCE, startups.sample, fastest=_FASTEST_SAMPLE)
+        self._add(ADOPT, startups.adopt_soon)
 
     def _every(self, told: timedelta, submit: Callable[[], None], *, fastest: float = _FASTEST) -> None:
+        self._add(max(self._clock.real(told), fastest), submit)
+
+    def _add(self, seconds: float, submit: Callable[[], None]) -> None:
         self._scheduler.add_job(
             _submit(submit),
             "interval",
-            seconds=max(self._clock.real(told), fastest),
+            seconds=seconds,
             coalesce=True,
             max_instances=1,
             misfire_grace_time=None,  # late is better than never: a tick has no moment of its own

@@ -16,7 +16,7 @@ from bot.core.unit import SHOW_PROPERTIES, is_unit_name, parse_show, read_proper
 from bot.errors import HostError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
     from datetime import datetime, timedelta
     from pathlib import Path
 
@@ -60,16 +60,20 @@ class Host:
         self._extras = Extras(self._link)
         self._sampler = Sampler(self._extras.run, dump=self._link.run)
 
-    async def change(self, unit: UnitName, verb: Verb, *, scope: str) -> None:
+    async def change(
+        self, unit: UnitName, verb: Verb, *, scope: str, check: Callable[[], None] | None = None
+    ) -> None:
         """Tell systemd once; that it accepted is all this says, what comes of it `show` tells.
 
+        `check` is called last before the order leaves; what it raises is raised here, and nothing was sent.
         An error whose `sent` is true: the order went out and its answer did not come, so it may be under way.
         """
         self._check(unit)
         if verb not in _ORDERS:
             raise ValueError(f"{verb} is no order to systemd")
         sudo = ("sudo", "-n") if self.section.sudo and scope == "system" else ()
-        finished = await self._link.run((*sudo, *_systemctl(scope), str(verb), "--no-block", unit))
+        words = (*sudo, *_systemctl(scope), str(verb), "--no-block", unit)
+        finished = await self._link.run(words, check=check)
         if finished.status:
             raise ssh_errors.change_failure(
                 finished.complaint, name=self.name, unit=unit, verb=verb, section=self.section
@@ -228,6 +232,11 @@ class Host:
     async def run(self, arguments: Sequence[str]) -> Finished:
         """A fixed argument list, run to its end, whatever its status; no shell reads the arguments."""
         return await self._link.run(arguments)
+
+    @property
+    def connects(self) -> int:
+        """Connections made so far; all but the first because the one before was lost."""
+        return self._link.connects
 
     async def close(self) -> None:
         """May be called twice."""

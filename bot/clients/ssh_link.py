@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import asyncssh
@@ -15,7 +16,7 @@ from bot.clients import ssh_errors
 from bot.errors import HostError, HostUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bot.core.events import HostName
     from config.services import HostSection
@@ -52,6 +53,22 @@ class _Watcher(asyncssh.SSHClient):
         self.peer = str(conn.get_extra_info("peername")[0])
 
 
+class _Checked(asyncssh.SSHClientProcess[bytes]):
+    """Asks `check` when the session stands and nothing of the command was sent yet."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        super().__init__()
+        self._check = check
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        try:
+            self._check()
+        except BaseException:
+            chan.close()
+            raise
+        super().connection_made(chan)
+
+
 class Link:
     def __init__(
         self,
@@ -68,6 +85,7 @@ class Link:
         self.command_timeout = command_timeout
         self.keepalive = keepalive
         self.reads_journal: asyncssh.SSHClientConnection | None = None  # this login may read the journal
+        self.connects = 0  # connections made
         self._connection: asyncssh.SSHClientConnection | None = None
         self._attempt: asyncio.Task[asyncssh.SSHClientConnection] | None = None
 
@@ -110,6 +128,7 @@ class Link:
                 peer=watcher.peer,
                 seconds=self.connect_timeout,
             ) from error
+        self.connects += 1
         log.info("host_connected", host=self.name, address=ssh_errors.place(self.section))
         return connection
 
@@ -145,19 +164,24 @@ class Link:
         except (OSError, ValueError) as error:
             raise ssh_errors.known_hosts_unusable(error, name=self.name, section=section) from error
 
-    async def run(self, arguments: Sequence[str]) -> Finished:
-        """Run one command to its end, whatever its status."""
+    async def run(self, arguments: Sequence[str], *, check: Callable[[], None] | None = None) -> Finished:
+        """Run one command to its end, whatever its status. `check` is called last before it is sent."""
         connection = await self.connection()
         try:
             async with asyncio.timeout(self.command_timeout):
-                return await self._run(connection, arguments)
+                return await self._run(connection, arguments, check)
         except TimeoutError as error:
             raise ssh_errors.command_timed_out(
                 self.name, during=shlex.join(arguments), seconds=self.command_timeout
             ) from error
 
-    async def _run(self, connection: asyncssh.SSHClientConnection, arguments: Sequence[str]) -> Finished:
-        process = await self._open(connection, arguments)
+    async def _run(
+        self,
+        connection: asyncssh.SSHClientConnection,
+        arguments: Sequence[str],
+        check: Callable[[], None] | None,
+    ) -> Finished:
+        process = await self._open(connection, arguments, check)
         try:
             out, err = await asyncio.gather(_read_bounded(process.stdout), _read_bounded(process.stderr))
             await process.wait_closed()
@@ -181,12 +205,15 @@ class Link:
             ) from error
 
     async def _open(
-        self, connection: asyncssh.SSHClientConnection, arguments: Sequence[str]
+        self,
+        connection: asyncssh.SSHClientConnection,
+        arguments: Sequence[str],
+        check: Callable[[], None] | None = None,
     ) -> asyncssh.SSHClientProcess[bytes]:
         """Where sshd has no session left, nothing was sent: it is asked again when one may have ended."""
         for delay in (*_ROOM, None):
             try:
-                return await self._create(connection, arguments)
+                return await self._create(connection, arguments, check)
             except asyncssh.ChannelOpenError as error:
                 if connection.is_closed():  # while it was asked for a session: no command had been sent
                     raise ssh_errors.link_lost(self.name, during=shlex.join(arguments)) from error
@@ -196,10 +223,21 @@ class Link:
         raise AssertionError("the last attempt returns or raises")
 
     async def _create(
-        self, connection: asyncssh.SSHClientConnection, arguments: Sequence[str]
+        self,
+        connection: asyncssh.SSHClientConnection,
+        arguments: Sequence[str],
+        check: Callable[[], None] | None,
     ) -> asyncssh.SSHClientProcess[bytes]:
         command = shlex.join((*PLAIN, *arguments))
         try:
+            if check is not None:
+                # As `create_process` does it, but for what looks once more before the command is sent.
+                _, session = await connection.create_session(
+                    partial(_Checked, check), command, encoding=None, window=_JOURNAL_WINDOW
+                )
+                process: asyncssh.SSHClientProcess[bytes] = session
+                await process.redirect(stdin=asyncssh.DEVNULL)
+                return process
             return await connection.create_process(
                 command, stdin=asyncssh.DEVNULL, encoding=None, window=_JOURNAL_WINDOW
             )

@@ -53,7 +53,7 @@ async def test_while_a_startup_runs_its_own_no_other_begins(monkeypatch: pytest.
 
         monkeypatch.setattr(stage.probe, "smoke", smoke)
         running = await stage.begin()
-        await stage.until(lambda: running.is_smoking)
+        await stage.until(lambda: running.looks.is_smoking)
         assert "runs already" in (await errands.smoke(SERVICE)).text
         gate.set()
         assert (await stage.closed(running)).verdict == "healthy"

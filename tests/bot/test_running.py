@@ -15,7 +15,7 @@ from bot.core.actions import EditRoot, Noticed, Pace, PostReply
 from bot.core.events import PhaseId, SmokeResult, UnitName, Verb
 from bot.core.journal import Decoder
 from bot.errors import CommandTimedOut, HostError, HostUnreachable, PermissionRefused
-from bot.messages import edit_message
+from bot.messages import edit_message, messages_of
 from bot.running import OWN_FAULT
 from tests.support.carriers import (
     CLOSED,
@@ -72,15 +72,13 @@ async def test_redis_away_holds_the_order_back_and_loses_nothing() -> None:
         running = await stage.begin()
         await stage.until(lambda: "posted root" in stage.diary)
         stage.store.away = True
-        with capture_logs() as logs:
-            await asyncio.sleep(3600)
+        await asyncio.sleep(3600)
         assert stage.host.orders == []
         assert stage.store.refused > 100
         stage.host.say(1, BEGIN)
         stage.store.away = False
         assert (await stage.closed(running)).verdict == "healthy"
     assert len(stage.host.orders) == 1
-    assert "save_delayed" in {entry["event"] for entry in logs}
     assert stage.diary.count("finished") == 1
 
 
@@ -94,7 +92,9 @@ async def test_what_happens_while_redis_is_away_is_told_in_order_afterwards() ->
         stage.store.away = True
         stage.host.say(1, BEGIN)
         stage.host.say(2, END)
-        await asyncio.sleep(60)
+        with capture_logs() as logs:
+            await asyncio.sleep(60)
+        assert [entry["event"] for entry in logs].count("save_delayed") == 1
         assert len(stage.store.queued) == before
         stage.store.away = False
         await stage.until(lambda: any("eights loaded" in text for text in stage.store.texts()))
@@ -192,7 +192,7 @@ async def test_ticks_do_not_queue_up_behind_a_save_that_waits() -> None:
         await asyncio.sleep(3 * 3600)
         assert running.inbox.qsize() <= 256
         waiting = [task for task in stage.tasks._running if SERVICE in task.get_name()]
-        assert len(waiting) < 10
+        assert len(waiting) <= 10
 
 
 async def test_a_failure_goes_to_the_channel_with_the_whole_masked_log() -> None:
@@ -288,11 +288,12 @@ async def test_of_several_edits_the_newest_alone_goes_out_behind_the_replies() -
         view = running.startup.view(stage.clock.now())
         older, newer = (EditRoot(replace(view, phase=phase)) for phase in (PhaseId.WEIGHTS, PhaseId.GRAPHS))
         said = [PostReply(number, Noticed(f"fact {number}")) for number in (7, 8)]
-        messages = running._messages([older, said[0], newer, said[1]])
+        channel = running.operation.channel
+        messages = messages_of([older, said[0], newer, said[1]], view, channel=channel)
     assert [message.kind for message in messages] == ["reply", "reply", "edit"]
     assert [message.text for message in messages[:2]] == ["fact 7", "fact 8"]
-    assert messages[2] == edit_message(newer.view, channel=running.operation.channel)
-    assert messages[2] != edit_message(older.view, channel=running.operation.channel)
+    assert messages[2] == edit_message(newer.view, channel=channel)
+    assert messages[2] != edit_message(older.view, channel=channel)
 
 
 async def test_the_present_is_kept_for_who_meets_a_held_service() -> None:
@@ -346,9 +347,9 @@ async def test_nothing_of_it_runs_on_after_the_end() -> None:
         running = await stage.begin()
         await stage.closed(running)
         asked = (stage.host.shows, stage.probe.checks)
-        running.tick()
-        running.observe()
-        running.probe()
+        running.looks.tick()
+        running.looks.observe()
+        running.looks.probe()
         await asyncio.sleep(5)
         assert (stage.host.shows, stage.probe.checks) == asked
         left = [task.get_name() for task in stage.tasks._running if SERVICE in task.get_name()]

@@ -41,6 +41,9 @@ class Counting:
     def sample(self) -> None:
         self._count("sample")
 
+    def adopt_soon(self) -> None:
+        self._count("adopt_soon")
+
 
 @pytest.fixture
 def counting() -> Counting:
@@ -54,8 +57,8 @@ def make_schedule(counting: Counting, speed: float) -> Schedule:
 @pytest.mark.parametrize(
     ("speed", "seconds"),
     [
-        (1, {"tick": 1, "observe": 3, "probe": 10, "sample": 10}),
-        (100, {"tick": 0.1, "observe": 0.1, "probe": 0.1, "sample": 0.25}),
+        (1, {"tick": 1, "observe": 3, "probe": 10, "sample": 10, "adopt_soon": 2}),
+        (100, {"tick": 0.1, "observe": 0.1, "probe": 0.1, "sample": 0.25, "adopt_soon": 2}),
     ],
 )
 async def test_each_is_due_in_told_time_and_never_faster_than_can_be_followed(

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from bot.adoption import NOT_BEGUN
 from bot.baselines import USUAL
 from bot.core.events import ServiceName, Verb
 from bot.core.startup import Startup
 from bot.errors import HostUnreachable, StoreUnavailable
-from bot.startups import NOT_BEGUN, Startups
+from bot.startups import Startups
 from tests.support.carriers import (
     CLOSED,
     DEAD,
@@ -28,7 +29,6 @@ from tests.support.carriers import (
     configured,
 )
 from tests.support.journal_entries import make_entry, write_entries
-from tests.support.outgoing import holder
 from tests.support.outgoing import operation as make_operation
 
 pytestmark = pytest.mark.looptime
@@ -75,7 +75,7 @@ async def test_a_record_that_redis_took_without_saying_so_is_closed_and_never_be
         [operation] = stage.store.operations.values()
         assert operation.verdict == "unwatched"
         assert stage.store.texts() == [NOT_BEGUN]
-        assert await stage.startups.resume() == 0
+        assert await stage.startups.adopt() == 0
     assert stage.host.orders == []
 
 
@@ -93,8 +93,8 @@ async def test_an_open_operation_is_taken_up_where_it_stood_and_the_verb_is_not_
         await stage.crash()
         assert stage.saved(running).closed is None
         stage.host.follows.clear()
-        assert await stage.startups.resume() == 1
-        assert await stage.startups.resume() == 0
+        assert await stage.startups.adopt() == 1
+        assert await stage.startups.adopt() == 0
         again = stage.startups.running[running.operation.operation]
         await stage.until(lambda: stage.host.follows)
         [(position, _)] = stage.host.follows
@@ -113,12 +113,12 @@ async def test_an_answer_that_the_crash_swallowed_is_not_asked_for_by_a_second_o
         running = await stage.begin()
         await stage.until(lambda: stage.host.orders)
         await stage.crash()
-        await stage.startups.resume()
+        await stage.startups.adopt()
         stage.host.units[UNIT] = replace(RUNNING, invocation=NEW)
         again = stage.startups.running[running.operation.operation]
         assert (await stage.closed(again)).verdict == "healthy"
     assert len(stage.host.orders) == 1
-    assert any("kimi was restarted before the answer came" in text for text in stage.store.texts())
+    assert any("kimi itself went away before the answer came" in text for text in stage.store.texts())
 
 
 async def test_a_verb_that_was_written_down_and_never_ordered_is_ordered_now() -> None:
@@ -130,7 +130,7 @@ async def test_a_verb_that_was_written_down_and_never_ordered_is_ordered_now() -
         assert stage.host.orders == []
         stage.outbox.away = False
         stage.outbox.wake()
-        await stage.startups.resume()
+        await stage.startups.adopt()
         again = stage.startups.running[running.operation.operation]
         assert (await stage.closed(again)).verdict == "healthy"
     assert len(stage.host.orders) == 1
@@ -147,7 +147,7 @@ async def test_a_verb_that_nobody_expects_any_more_is_not_ordered(loss: str) -> 
             await asyncio.sleep(600)
         else:
             stage.store.holders.clear()
-        assert await stage.startups.resume() == 0
+        assert await stage.startups.adopt() == 0
         assert stage.saved(running).verdict == "unwatched"
         assert stage.store.texts() == [NOT_BEGUN]
         assert stage.store.holders == {}
@@ -161,7 +161,7 @@ async def test_a_watch_is_taken_up_however_long_the_process_was_away() -> None:
         await asyncio.sleep(6)
         await stage.crash()
         await asyncio.sleep(1800)
-        assert await stage.startups.resume() == 1
+        assert await stage.startups.adopt() == 1
         stage.probe.answer = UP
         assert (await stage.closed(running)).verdict == "healthy"
     assert stage.host.orders == []
@@ -177,7 +177,7 @@ async def test_a_watch_that_died_amid_its_smoke_test_asks_for_it_anew(
         await asyncio.sleep(1)
         await stage.crash()
         monkeypatch.undo()
-        await stage.startups.resume()
+        await stage.startups.adopt()
         assert (await stage.closed(running)).verdict == "healthy"
     assert stage.probe.smokes == 1
 
@@ -194,7 +194,7 @@ async def test_a_host_that_was_out_of_sight_at_the_crash_can_be_seen_again() -> 
         await stage.crash()
         stage.host.show_error = None
         stage.probe.answer = UP
-        await stage.startups.resume()
+        await stage.startups.adopt()
         assert (await stage.closed(running)).verdict == "healthy"
 
 
@@ -206,7 +206,7 @@ async def test_an_operation_whose_members_are_configured_no_more_is_closed_and_t
         await stage.crash()
         moved = configured(host=None, unit=None, members=[{"host": "llm-two", "unit": "moved.service"}])
         stage.startups = Startups(replace(stage.ground, configuration=moved))
-        assert await stage.startups.resume() == 0
+        assert await stage.startups.adopt() == 0
         assert stage.saved(running).verdict == "unwatched"
         assert stage.store.texts()[-1].startswith("kimi cannot go on from its own record")
         assert stage.store.holders == {}
@@ -227,7 +227,7 @@ async def test_a_crash_between_the_verdict_and_its_last_steps_loses_none_of_them
         assert stage.saved(running).closed is None
         assert stage.store.texts("upload") == []
         stage.host.log = write_entries(make_entry(1, "first", _SYSTEMD_INVOCATION_ID=NEW))
-        await stage.startups.resume()
+        await stage.startups.adopt()
         operation = await stage.closed(running)
     assert operation.verdict == "failed"
     tail, picture = stage.store.texts("upload")
@@ -237,20 +237,11 @@ async def test_a_crash_between_the_verdict_and_its_last_steps_loses_none_of_them
     assert stage.store.holders == {}
 
 
-async def test_a_lock_that_nobody_holds_is_freed() -> None:
-    async with backstage() as stage:
-        stage.store.holders[SERVICE] = holder("dead")
-        with capture_logs() as logs:
-            assert await stage.startups.resume() == 0
-        assert stage.store.holders == {}
-    assert [entry["event"] for entry in logs] == ["orphaned_lock_released"]
-
-
 async def test_a_lock_that_an_open_operation_holds_stays() -> None:
     async with backstage() as stage:
         stage.probe.answer = CLOSED
         running = await stage.begin()
-        await stage.startups.resume()
+        await stage.startups.adopt()
         assert stage.store.holders[SERVICE].operation == running.operation.operation
 
 
@@ -258,7 +249,7 @@ async def test_an_operation_of_a_service_that_is_configured_no_more_is_left_and_
     async with backstage() as stage:
         stage.store.operations["op1"] = make_operation(service=ServiceName("gone"))
         with capture_logs() as logs:
-            await stage.startups.resume()
+            await stage.startups.adopt()
         assert stage.startups.running == {}
     assert [entry["event"] for entry in logs] == ["service_not_configured"]
 
@@ -272,7 +263,7 @@ async def test_one_record_that_cannot_be_read_does_not_keep_the_bot_from_startin
         broken = make_operation("broken", plan=json.dumps({"of": "another shape"}))
         stage.store.operations = {"broken": broken} | stage.store.operations
         with capture_logs() as logs:
-            await stage.startups.resume()
+            await stage.startups.adopt()
         assert list(stage.startups.running) == [running.operation.operation]
         assert stage.store.operations["broken"].verdict == "unwatched"
         assert stage.store.queued["broken:notice"].text

@@ -36,7 +36,7 @@ from bot.startups import Startups
 from bot.tasks import Tasks
 from config.engine_file import load_engine
 from tests.support.configurations import ALICE, OPS, configure
-from tests.support.journal_entries import make_entry, write_entries
+from tests.support.journal_entries import BOOT, make_entry, write_entries
 from tests.support.memory_store import InstantOutbox, MemoryStore
 from tests.support.theatre import LoopClock
 
@@ -90,7 +90,7 @@ class MemoryHost:
     journals: dict[UnitName, asyncio.Queue[bytes | HostError | None]] = field(
         default_factory=lambda: defaultdict(asyncio.Queue)
     )
-    boot: str = "b007" * 8
+    boot: str = BOOT
     boot_error: HostError | None = None
     found: dict[Cursor, Cursor | None] = field(default_factory=dict)  # where another entry has its place
     rest: bytes = b""  # what former boots left

@@ -3,14 +3,80 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bot.clients.records import Address, Holder, Operation, Outgoing, Past, past_of
+from bot.clients.leases import Lease
+from bot.clients.records import Address, Holder, Mail, Operation, Outgoing, Past, past_of
 from bot.core.events import MessageTs, OperationId, ServiceName
-from bot.errors import StoreUnavailable
+from bot.errors import OwnershipLost, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+
+class MemoryLeases:
+    """Who owns what. `die`: this process is gone, and the next one has its place."""
+
+    def __init__(self, answer: Callable[[str], None]) -> None:
+        self.process = 1
+        self.sure = True  # whether a lease was confirmed in time
+        self.held: dict[str, tuple[int, Lease]] = {}
+        self.clean: set[str] = set()  # let go in order by the last owner
+        self._seen: dict[str, float] = {}
+        self._numbers = 0
+        self._answer = answer
+        self._lost: list[Callable[[Lease], None]] = []
+
+    def subscribe_lost(self, listener: Callable[[Lease], None]) -> None:
+        self._lost.append(listener)
+
+    async def claim(self, name: str) -> Lease | None:
+        self._answer("claim")
+        process, lease = self.held.get(name, (0, None))
+        if lease is not None and process == self.process:
+            return lease
+        now = asyncio.get_running_loop().time()
+        if lease is not None and process > 0:
+            return None
+        self._numbers += 1
+        away = timedelta(seconds=now - self._seen[name]) if name in self._seen else None
+        taken = Lease(name, self._numbers, away, clean=name in self.clean or away is None)
+        self.held[name] = (self.process, taken)
+        self.clean.discard(name)
+        return taken
+
+    def holds(self, lease: Lease) -> bool:
+        return self.sure and self.held.get(lease.name) == (self.process, lease)
+
+    def check(self, lease: Lease | None) -> None:
+        if lease is not None and self.held.get(lease.name, (0, None))[1] != lease:
+            raise OwnershipLost(f"another process has {lease.name}")
+
+    async def let_go(self, lease: Lease) -> None:
+        self._answer("let_go")
+        if self.held.get(lease.name, (0, None))[1] == lease:
+            del self.held[lease.name]
+            self.clean.add(lease.name)
+            self._seen[lease.name] = asyncio.get_running_loop().time()
+
+    def die(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for name, (process, lease) in self.held.items():
+            if process == self.process:
+                self.held[name] = (-process, lease)
+                self._seen[name] = now
+        self.process += 1
+        self._lost.clear()
+
+    def steal(self, name: str) -> None:
+        """Another process, which lives, has it from now on; nobody here has heard of that."""
+        self._numbers += 1
+        self.held[name] = (10_000, Lease(name, self._numbers, None, clean=False))
+
+    def tell_lost(self, lease: Lease) -> None:
+        for listener in self._lost:
+            listener(lease)
 
 
 class MemoryStore:
@@ -33,6 +99,10 @@ class MemoryStore:
         self.baselines: dict[str, str] = {}
         self.setups: dict[str, str] = {}
         self.tokens: set[str] = set()
+        self.mails: dict[str, list[Mail]] = {}
+        self.mailed: set[str] = set()
+        self.leases = MemoryLeases(self._answer)
+        self._mail_listeners: list[Callable[[OperationId], None]] = []
         self._diary = diary
 
     def _answer(self, name: str) -> None:
@@ -71,9 +141,14 @@ class MemoryStore:
         operation: Operation,
         outgoing: Sequence[Outgoing] = (),
         files: Mapping[str, bytes] | None = None,
+        *,
+        lease: Lease | None = None,
+        read: int = 0,
     ) -> None:
         self._answer("save")
+        self.leases.check(lease)
         await self.enqueue(outgoing, files)
+        del self.mails.get(operation.operation, [])[:read]
         # As JSON would hold it: what is changed afterwards is not saved.
         self.operations[operation.operation] = operation.model_copy(
             update={"positions": dict(operation.positions)}
@@ -91,9 +166,26 @@ class MemoryStore:
                 self._diary.append(f"queued {message.kind}")
         self.files |= files or {}
 
-    async def finish(self, operation: Operation, outgoing: Sequence[Outgoing] = ()) -> None:
+    async def create(
+        self, operation: Operation, outgoing: Sequence[Outgoing] = (), *, lease: Lease | None = None
+    ) -> bool:
+        present = self.operations.get(operation.operation)
+        if present is not None and present != operation:
+            return False
+        await self.save(operation, outgoing, lease=lease)
+        return True
+
+    async def finish(
+        self,
+        operation: Operation,
+        outgoing: Sequence[Outgoing] = (),
+        files: Mapping[str, bytes] | None = None,
+        *,
+        lease: Lease | None = None,
+        read: int = 0,
+    ) -> None:
         self._answer("finish")
-        await self.save(operation, outgoing)
+        await self.save(operation, outgoing, files, lease=lease, read=read)
         await self.release(operation.service, operation.operation)
         self._diary.append("finished")
 
@@ -104,6 +196,33 @@ class MemoryStore:
     async def open_operations(self) -> list[Operation]:
         self._answer("open_operations")
         return [operation for operation in self.operations.values() if operation.closed is None]
+
+    async def open_names(self) -> list[OperationId]:
+        self._answer("open_names")
+        return [each.operation for each in self.operations.values() if each.closed is None or each.owed]
+
+    async def forget_open(self, operation: OperationId) -> None:
+        self._answer("forget_open")
+        self.operations.pop(operation, None)
+
+    async def mail(self, operation: OperationId, mail: Mail) -> bool:
+        self._answer("mail")
+        record = self.operations.get(operation)
+        if record is None or record.closed is not None:
+            return False
+        if mail.id not in self.mailed:
+            self.mailed.add(mail.id)
+            self.mails.setdefault(operation, []).append(mail)
+        for listener in self._mail_listeners:
+            listener(operation)
+        return True
+
+    async def inbox(self, operation: OperationId) -> list[Mail]:
+        self._answer("inbox")
+        return list(self.mails.get(operation, []))
+
+    def subscribe_mail(self, listener: Callable[[OperationId], None]) -> None:
+        self._mail_listeners.append(listener)
 
     async def history(self, service: ServiceName, limit: int) -> list[Operation]:
         self._answer("history")
