@@ -9,16 +9,20 @@ import pytest
 
 from bot.clients.records import Intent
 from bot.core.command import Command, Word
-from bot.core.events import ServiceName
+from bot.core.events import OperationId, ServiceName, UserId, Verb
+from bot.core.request import Busy, Declined, Held, NeedsConfirmation, RequestAnswer, Started
 from bot.errors import HostUnreachable, StoreUnavailable
 from handlers.dialogue import COMMAND, Dialogue
 from handlers.turns import Turn
-from tests.support.configurations import ALICE, OPS, configure
+from tests.support.configurations import ALICE, BOB, MALLORY, OPS, configure
 from tests.support.handler_room import Room, open_room
+from tests.support.startup_views import seconds
 
 if TYPE_CHECKING:
     from bot.core.blocks import Message
     from tests.support.redis import RedisServer
+
+HELD = Held(OperationId("op1"), ServiceName("kimi-k2.5"), Verb.RESTART, UserId(BOB), seconds(120))
 
 
 def intent(**changes: Any) -> Intent:
@@ -47,6 +51,33 @@ async def test_without_redis_nothing_is_done_and_that_is_told(own_redis: RedisSe
         answer = await room.slash(ALICE, "restart")
         assert answer.text == "Redis does not answer; nothing was done. Try again in a minute."
         assert not room.startups.requests
+
+
+@pytest.mark.parametrize(
+    ("user", "words", "answer", "noted"),
+    [
+        (ALICE, "restart", Started(OperationId("op1")), ["started"]),
+        (ALICE, "restart", Busy(HELD), ["busy"]),
+        (ALICE, "stop", Declined("llm-two does not answer."), ["declined"]),
+        (ALICE, "stop", NeedsConfirmation("It answers."), ["confirmation asked"]),
+        (MALLORY, "start", Started(OperationId("op1")), ["refused"]),
+        (ALICE, "unwatch", Started(OperationId("op1")), ["done"]),
+        (ALICE, "reload", Started(OperationId("op1")), ["done"]),
+        (ALICE, "status", Started(OperationId("op1")), []),
+        (ALICE, "restrat", Started(OperationId("op1")), []),
+    ],
+)
+async def test_what_acts_is_noted_with_what_came_of_it(
+    room: Room, user: str, words: str, answer: RequestAnswer, noted: list[str]
+) -> None:
+    room.startups.answer = answer
+    await room.slash(user, words)
+    await room.settled()
+    entries = await room.store.audits(10)
+    assert [entry.outcome for entry in entries] == noted
+    assert [(entry.user, entry.verb, entry.service) for entry in entries] == [
+        (user, words, "kimi-k2.5") for _ in noted
+    ]
 
 
 class BrokenVoice:

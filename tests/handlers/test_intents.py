@@ -18,6 +18,7 @@ from bot.core.events import ChannelId, OperationId, ServiceName, UserId, Verb
 from bot.core.render import render_root
 from bot.core.report import render_stall
 from bot.core.request import Busy, Held, NeedsConfirmation, Request, Started, operation_of
+from bot.practice.slack_faults import ErrorCode, Fault, ResetBeforeAccept, Status
 from bot.practice.slack_people import Courier
 from bot.practice.slack_socket import Answer, Envelope
 from handlers.dialogue import COMMAND
@@ -415,6 +416,29 @@ async def test_an_answer_is_told_though_redis_went_away_meanwhile(own_redis: Red
         await room.intents.adopt()
         await room.settled()
         assert len(room.startups.requests) == 1
+
+
+# Slack away while it is answered.
+
+
+@pytest.mark.parametrize("fault", [ResetBeforeAccept(), Status(500), ErrorCode("used_url")])
+async def test_a_restart_whose_answer_does_not_arrive_is_done_all_the_same(room: Room, fault: Fault) -> None:
+    room.startups.gate.clear()
+    await restart(room)
+    await room.wait_for(lambda: room.startups.requests)
+    room.slack.faults.add("response_url", fault, None)
+    room.startups.gate.set()
+    await room.settled()
+    assert said(room.slack) == []
+    assert [entry.outcome for entry in await room.store.audits(10)] == ["started"]
+
+
+async def test_a_mention_whose_answer_does_not_arrive_is_settled(room: Room) -> None:
+    room.slack.faults.add("chat.postEphemeral", ErrorCode("user_not_in_channel"), None)
+    await room.slack.mention(ALICE, OPS, "restart")
+    await room.wait_for(lambda: room.startups.requests)
+    await room.settled()
+    assert len(room.startups.requests) == 1
 
 
 # Many at once.
