@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bot.clients.probe import Probe
@@ -14,6 +14,7 @@ from bot.clock import Clock
 from bot.core.events import ChannelId, HostName, Member, ServiceName, UnitName
 from bot.core.redact import Redactor
 from bot.sources import Link
+from bot.tallies import Tallies
 from bot.tasks import Tasks
 from config.engine_file import EngineFile
 from config.services import Configuration
@@ -33,6 +34,7 @@ class Ground:
     probes: Mapping[ServiceName, Probe]
     engines: Mapping[ServiceName, EngineFile]
     make_redactor: Callable[[], Redactor]  # one per stream: it remembers an open PEM block
+    tallies: Tallies = field(default_factory=Tallies)
 
     def section(self, service: ServiceName) -> ServiceSection:
         return self.configuration.services[service]

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 ANYWHERE = {"bot.errors", "bot.clock"}  # known to all, and knowing nothing
-TALK = {"bot.__main__", "bot.app", "bot.check", "bot.clients", "bot.practice"}
+TALK = {"bot.__main__", "bot.app", "bot.check", "bot.clients", "bot.ears", "bot.practice"}
 DRAW = {"bot.__main__", "bot.chart"}
-HEAR = {"bot.__main__", "bot.app", "bot.run", "bot.check", "bot.practice"}
+HEAR = {"bot.__main__", "bot.app", "bot.run", "bot.check", "bot.ears", "bot.practice"}
 
 
 def parts() -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -69,6 +70,12 @@ class Leases:
         self._told_of: bytes | None = None  # the epoch whose end the listeners have heard of
         self._signed = False
         self._closed = False
+        self.counts: Counter[str] = Counter()  # "claimed", "taken_over" (not let go before), "lost", "let_go"
+        self.renewed = time.monotonic()  # when all that is held was last renewed
+
+    @property
+    def held(self) -> int:
+        return len(self._held)
 
     def subscribe_lost(self, listener: Callable[[Lease], None]) -> None:
         """`listener` hears of each lease that another process took."""
@@ -99,6 +106,7 @@ class Leases:
         held = self._held.get(lease.name)
         if held is not None and held.lease.number == lease.number:
             del self._held[lease.name]
+            self.counts["let_go"] += 1
         await self._link.run(FREE_LEASE, _keys(lease.name), self._value(lease), lease.number, _KEEP)
 
     async def is_owned(self, name: str) -> bool:
@@ -113,6 +121,7 @@ class Leases:
             try:
                 async with asyncio.timeout(self.seconds):
                     await self.renew()
+                self.renewed = began
                 pause = self.seconds / 3
             except (StoreUnavailable, TimeoutError) as error:
                 log.warning("leases_not_renewed", held=len(self._held), error=str(error) or "timed out")
@@ -184,6 +193,7 @@ class Leases:
         gone = timedelta(milliseconds=int(away)) if away else None
         lease = Lease(name, int(number), gone, clean=orderly == b"1")
         self._held[name] = _Held(lease, before, before)
+        self.counts["claimed" if lease.clean else "taken_over"] += 1
         return lease
 
     async def _renew(self, held: _Held) -> None:
@@ -198,6 +208,7 @@ class Leases:
             return
         del self._held[lease.name]
         log.warning("lease_gone", name=lease.name, number=lease.number, answer=answer.decode())
+        self.counts["lost"] += answer == b"lost"
         for listener in self._lost if answer == b"lost" else ():
             listener(lease)
 

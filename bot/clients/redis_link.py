@@ -74,6 +74,7 @@ class RedisLink:
         """
         address = _parse(url)
         self.place = address.place
+        self.errors = 0  # commands that had no answer
         self._timeout = timeout
         self.redis: Redis
         self._many: SentinelClient | ClusterClient | None = None
@@ -95,6 +96,7 @@ class RedisLink:
             async with asyncio.timeout(self._timeout):
                 return await command
         except REDIS_ERRORS as error:  # TimeoutError is one of them
+            self.errors += 1
             words = explain(error, within=self._timeout)
             raise StoreUnavailable(f"Redis at {self.place} does not answer: {words}") from error
         finally:

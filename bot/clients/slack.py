@@ -67,6 +67,7 @@ class Outbox:
         self._fresh: set[str] = set()
         self._awake = asyncio.Event()
         self._lost_since: float | None = None
+        self.beat = time.monotonic()  # when it last looked; it does so every few seconds, Redis or not
         store.queue.subscribe(self._queued)
 
     @property
@@ -150,6 +151,7 @@ class Outbox:
         looked = float("-inf")
         while True:
             self._awake.clear()
+            self.beat = time.monotonic()
             threads: Iterable[str] = tuple(self._fresh)
             if time.monotonic() - looked >= self._timing.poll:
                 threads = await self._look()

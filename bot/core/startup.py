@@ -48,6 +48,7 @@ from bot.core.events import (
     LogMissed,
     Member,
     PatienceExtended,
+    PhaseId,
     ProbeAnswered,
     SetupSeen,
     SmokeFinished,
@@ -115,6 +116,10 @@ class Startup:
     @property
     def verdict(self) -> Verdict | None:
         return self._turn.state.verdict
+
+    def phase(self, now: datetime) -> PhaseId:
+        """The one under way, or the one it ended in."""
+        return self._turn.current(now)[0]
 
     def view(self, now: datetime) -> StartupView:
         return view_of(self._turn.scene(now))

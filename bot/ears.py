@@ -1,0 +1,183 @@
+"""How this process hears Slack: Socket Mode, or requests over HTTP; and how fast it acknowledges."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from aiohttp import web
+from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
+from slack_bolt.app.async_app import AsyncApp
+
+from bot.clients.slack_account import open_socket
+from bot.errors import ConfigurationInvalid, SlackError, SlackRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slack_bolt.request.async_request import AsyncBoltRequest
+    from slack_bolt.response import BoltResponse
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    from config.settings import Settings
+
+log = structlog.get_logger()
+
+CONNECTIONS = 2  # Socket Mode: while one is refreshed, the other hears
+HTTP_PATH = "/slack/events"
+# bolt asks Slack who it is before the first command, and would tell people to reinstall the app.
+NOT_AUTHORIZED = (
+    "Slack did not tell kimi who it is, and nothing was done. Try again in a minute; "
+    "where it stays so, `kimi-bot check` says why."
+)
+_FIRST_WORD = 3.0  # seconds a start waits to know whether Slack is there
+_CONNECT_WITHIN = 15.0  # the SDK would try the same address for ever, and an address is good for one minute
+_LONGEST_PAUSE = 10.0
+_CLOSE_WITHIN = 2.0  # a Slack that has gone silent does not take part in closing
+_KINDS = {
+    "event_callback": "event",
+    "block_actions": "action",
+    "view_submission": "view",
+    "view_closed": "view",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where HTTP mode listens; None stands for Socket Mode."""
+
+    host: str
+    port: int
+
+
+class _Timed(AsyncApp):
+    """bolt's app, which says how long each acknowledgement took."""
+
+    acknowledged: Callable[[str, float], None]
+
+    async def async_dispatch(self, req: AsyncBoltRequest) -> BoltResponse:
+        began = time.monotonic()
+        try:
+            return await super().async_dispatch(req)
+        finally:
+            self.acknowledged(_kind(req.body), time.monotonic() - began)
+
+
+def _kind(body: dict[str, Any]) -> str:
+    return "command" if "command" in body else _KINDS.get(str(body.get("type")), "other")
+
+
+class Ears:
+    """`open`, then `run` for as long as the process lives, then `close`."""
+
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        settings: Settings,
+        *,
+        listen: Listen | None,
+        acknowledged: Callable[[str, float], None],
+    ) -> None:
+        """`acknowledged` hears the kind of each payload, and the seconds until it was acknowledged."""
+        secret = settings.signing_secret
+        self.app = _Timed(
+            client=client,
+            signing_secret=secret.get_secret_value() if secret else None,
+            request_verification_enabled=listen is not None,
+            user_facing_authorize_error_message=NOT_AUTHORIZED,
+        )
+        self.app.acknowledged = acknowledged
+        self._token = settings.app_token.get_secret_value() if settings.app_token else ""
+        self._listen = listen
+        self._sockets: list[AsyncSocketModeHandler] = []
+        self._connecting: list[asyncio.Task[None]] = []
+        self._known = asyncio.Event()  # whether Slack is there
+        self._runner: web.AppRunner | None = None
+        self._place = ""
+
+    async def open(self) -> None:
+        """Returns once Slack is heard, or known to be away: then `run` tries on.
+
+        Raises SlackRefused for a wrong token, ConfigurationInvalid for a port that cannot be listened on.
+        """
+        if self._listen is not None:
+            await self._serve(self._listen)
+            return
+        self._sockets = [AsyncSocketModeHandler(self.app, self._token) for _ in range(CONNECTIONS)]
+        self._connecting = [
+            asyncio.create_task(self._connect(socket), name=f"socket {number}")
+            for number, socket in enumerate(self._sockets, 1)
+        ]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_WORD):
+                await self._known.wait()
+        for task in self._connecting:
+            if task.done():
+                task.result()
+
+    async def run(self) -> None:
+        """For ever; raises SlackRefused when Slack comes to say no."""
+        await asyncio.gather(*self._connecting)
+        await asyncio.Event().wait()
+
+    async def hear(self) -> tuple[bool, str]:
+        """Whether Slack can reach this process, and in which way."""
+        if self._listen is not None:
+            return self._runner is not None, f"listens on {self._place or 'nothing'}"
+        count = sum([await socket.client.is_connected() for socket in self._sockets])
+        return count > 0, f"{count} of {CONNECTIONS} connections"
+
+    async def close(self) -> None:
+        """In bounded time; may be called twice."""
+        for task in self._connecting:
+            task.cancel()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+        closing: list[asyncio.Task[None]] = [
+            asyncio.create_task(socket.client.close(), name="close socket")  # type: ignore[no-untyped-call]
+            for socket in self._sockets
+        ]
+        if self._runner is not None:
+            closing.append(asyncio.create_task(self._runner.cleanup()))
+        self._sockets, self._connecting, self._runner = [], [], None
+        if closing:
+            _, late = await asyncio.wait(closing, timeout=_CLOSE_WITHIN)
+            for task in late:
+                task.cancel()
+
+    async def _connect(self, socket: AsyncSocketModeHandler) -> None:
+        """Until it stands; from then on the SDK mends it."""
+        pause = 1.0
+        try:
+            while not await self._try_to_connect(socket):
+                self._known.set()
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        finally:
+            self._known.set()
+
+    async def _try_to_connect(self, socket: AsyncSocketModeHandler) -> bool:
+        try:
+            socket.client.wss_uri = await open_socket(self.app.client, self._token)
+            async with asyncio.timeout(_CONNECT_WITHIN):
+                await socket.connect_async()  # type: ignore[no-untyped-call]
+        except SlackRefused:
+            raise  # with a wrong token it would go on so for ever
+        except (SlackError, TimeoutError) as error:
+            log.warning("slack_unreachable", error=str(error) or "no connection in time")
+            return False
+        return True
+
+    async def _serve(self, listen: Listen) -> None:
+        runner = self._runner = web.AppRunner(self.app.web_app(path=HTTP_PATH))
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, listen.host, listen.port).start()
+        except OSError as error:
+            raise ConfigurationInvalid((f"--listen: {error.strerror or error}",)) from error
+        host, port = runner.addresses[0][:2]
+        self._place = f"{host}:{port}"
+        log.info("listening", host=host, port=port, path=HTTP_PATH)
