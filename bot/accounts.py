@@ -13,6 +13,7 @@ from bot.core.account import Account, PastStartup
 from bot.core.actions import Verdict
 from bot.core.events import Verb
 from bot.core.history import make_history
+from bot.core.request import operation_of
 from bot.core.retrospect import HistoryView, WhyView, render_history_root
 from bot.core.startup import Startup
 from bot.ground import Ground
@@ -56,19 +57,28 @@ class Accounts:
         return WhyView(service, last, healthy_since=since, now=self.ground.clock.now())
 
     async def draw_history(
-        self, view: HistoryView, *, by: UserId, channel: ChannelId, thread_ts: MessageTs | None
+        self,
+        view: HistoryView,
+        *,
+        by: UserId,
+        channel: ChannelId,
+        thread_ts: MessageTs | None,
+        token: str = "",
     ) -> None:
-        """The picture as a file into the channel or thread; nothing where there is nothing to draw."""
+        """The picture as a file into the channel or thread; nothing where there is nothing to draw.
+
+        Asked for again with the same `token`, it is not sent again.
+        """
         history = make_history(view.service, view.startups, usual=view.usual)
         if history is None:
             return
-        thread = f"history-{uuid.uuid4().hex}"
+        thread = f"history-{operation_of(token or uuid.uuid4().hex)}"
         name = name_file(view.service, view.now, kind="png")
         letter = await history_letter(history, thread=thread, channel=channel, thread_ts=thread_ts, name=name)
         if letter is None:
             return
         title = render_history_root(view.service, by)
-        root = [] if thread_ts else [answer_root(title, thread=thread, channel=channel)]
+        root = [] if thread_ts else [answer_root(title, thread=thread, channel=channel, asker=by)]
         await self.ground.store.enqueue([*root, letter.outgoing], {letter.outgoing.id: letter.content})
         self.ground.outbox.wake()
 

@@ -138,7 +138,8 @@ class Dialogue:
         if denied is not None:
             await _refuse(denied, turn)
             return
-        waits = await self._parts.startups.keep_waiting(record.operation, turn.intent.user, span)
+        by, token = turn.intent.user, turn.intent.token
+        waits = await self._parts.startups.keep_waiting(record.operation, by, span, token=token)
         told = f"Waiting {spell_duration(span)} longer." if waits else _OVER
         await turn.conclude(render_sentence(told), Outcome.DONE if waits else Outcome.NOTHING)
 
@@ -257,6 +258,7 @@ class Dialogue:
             by=speaker.user,
             channel=speaker.channel,
             thread_ts=speaker.thread_ts,
+            token=turn.intent.token,
         )
         if refused is not None:
             await turn.tell(render_sentence(refused))
@@ -272,7 +274,13 @@ class Dialogue:
         if speaker.channel is None or speaker.thread_ts is None:
             await turn.conclude(answer, Outcome.DONE)
             return
-        await errands.post(answer, by=speaker.user, channel=speaker.channel, thread_ts=speaker.thread_ts)
+        await errands.post(
+            answer,
+            by=speaker.user,
+            channel=speaker.channel,
+            thread_ts=speaker.thread_ts,
+            token=turn.intent.token,
+        )
         await turn.note(Outcome.DONE)
 
     async def _history(self, service: ServiceName, turn: Turn) -> None:
@@ -282,11 +290,16 @@ class Dialogue:
         await turn.tell(render_history(view))
         if speaker.channel is not None:
             await self._parts.accounts.draw_history(
-                view, by=speaker.user, channel=speaker.channel, thread_ts=speaker.thread_ts
+                view,
+                by=speaker.user,
+                channel=speaker.channel,
+                thread_ts=speaker.thread_ts,
+                token=turn.intent.token,
             )
 
     async def _unwatch(self, service: ServiceName, turn: Turn) -> None:
-        followed = await self._parts.startups.unwatch(service, turn.intent.user)
+        by, token = turn.intent.user, turn.intent.token
+        followed = await self._parts.startups.unwatch(service, by, token=token)
         told = "No longer following" if followed else "Nothing is being followed of"
         message = render_sentence(f"{told} `{service}`; the service is left alone.")
         await turn.conclude(message, Outcome.DONE if followed else Outcome.NOTHING)

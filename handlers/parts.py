@@ -20,16 +20,21 @@ if TYPE_CHECKING:
 
 
 class Startups(Protocol):
-    """Carries out what is asked of services. Everything here may raise a KimiError."""
+    """Carries out what is asked of services. Everything here may raise a KimiError.
+
+    `token`: of one thing asked; what was done of it already is not done twice.
+    """
 
     async def request(self, request: Request, /) -> RequestAnswer: ...
 
     async def status(self, service: ServiceName, /) -> StatusView: ...
 
-    async def unwatch(self, service: ServiceName, by: UserId, /) -> bool:
+    async def unwatch(self, service: ServiceName, by: UserId, /, *, token: str) -> bool:
         """False: nothing was being followed."""
 
-    async def keep_waiting(self, operation: OperationId, by: UserId, longer: timedelta, /) -> bool:
+    async def keep_waiting(
+        self, operation: OperationId, by: UserId, longer: timedelta, /, *, token: str
+    ) -> bool:
         """False: that operation is over."""
 
     async def logs(
@@ -41,6 +46,7 @@ class Startups(Protocol):
         by: UserId,
         channel: ChannelId,
         thread_ts: MessageTs | None,
+        token: str,
     ) -> str | None:
         """Sends the end of the log as a file into the channel or thread; a sentence where it cannot."""
 
@@ -55,7 +61,7 @@ class Accounts(Protocol):
         """The last failure."""
 
     async def draw_history(
-        self, view: HistoryView, *, by: UserId, channel: ChannelId, thread_ts: MessageTs | None
+        self, view: HistoryView, *, by: UserId, channel: ChannelId, thread_ts: MessageTs | None, token: str
     ) -> None:
         """Sends its picture as a file into the channel or thread, where there is something to draw."""
 
@@ -70,7 +76,7 @@ class Errands(Protocol):
         """Lets systemd read its unit files anew on each host of the service."""
 
     async def post(
-        self, message: Message, /, *, by: UserId, channel: ChannelId, thread_ts: MessageTs
+        self, message: Message, /, *, by: UserId, channel: ChannelId, thread_ts: MessageTs, token: str
     ) -> None:
         """Sends an answer into a thread, where all can read it."""
 

@@ -104,6 +104,17 @@ async def test_the_picture_hangs_under_a_root_of_its_own_or_in_the_thread_it_was
         assert all(read_png(content).width == 936 for content in stage.store.files.values())
 
 
+async def test_the_picture_that_another_process_sent_is_not_sent_again() -> None:
+    async with backstage() as stage:
+        accounts = remember(stage, closed("one", Verdict.HEALTHY))
+        view = await accounts.history(SERVICE)
+        for _ in range(2):
+            await accounts.draw_history(
+                view, by=UserId("U0ALICE"), channel=ChannelId(OPS), thread_ts=None, token="1.2.same"
+            )
+        assert [message.kind for message in stage.store.queued.values()] == ["root", "upload"]
+
+
 async def test_nothing_to_draw_sends_nothing() -> None:
     async with backstage() as stage:
         accounts = remember(stage)

@@ -43,3 +43,12 @@ async def test_logs_asked_for_outside_a_thread_hang_under_a_message_of_their_own
         assert (letter.kind, letter.thread, letter.thread_ts) == ("upload", root.thread, None)
         assert await asked() is None
         assert len({queued.thread for queued in stage.store.queued.values()}) == 2
+
+
+async def test_what_another_process_sent_already_is_not_sent_again() -> None:
+    async with backstage() as stage:
+        stage.host.log = write_entries(make_entry(1, "loading"))
+        asked = partial(stage.startups.logs, SERVICE, by=UserId(BOB), channel=ChannelId(OPS), thread_ts=None)
+        for _ in range(2):
+            assert await asked(token="1.2.same") is None
+        assert [message.kind for message in stage.store.queued.values()] == ["root", "upload"]

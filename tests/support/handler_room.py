@@ -79,17 +79,22 @@ class ScriptedStartups:
         await self._pass()
         return StatusView(service, (HostName("llm-two"),), Standing.SERVING, uptime=timedelta(hours=5))
 
-    async def unwatch(self, service: ServiceName, by: UserId) -> bool:
+    async def unwatch(self, service: ServiceName, by: UserId, *, token: str) -> bool:
+        assert token
         self.calls.append(("unwatch", service, by))
         await self._pass()
         return self.followed
 
-    async def keep_waiting(self, operation: OperationId, by: UserId, longer: timedelta) -> bool:
+    async def keep_waiting(
+        self, operation: OperationId, by: UserId, longer: timedelta, *, token: str
+    ) -> bool:
+        assert token
         self.calls.append(("keep_waiting", operation, by, longer))
         await self._pass()
         return self.waits
 
-    async def logs(self, service: ServiceName, **asked: Any) -> str | None:
+    async def logs(self, service: ServiceName, *, token: str, **asked: Any) -> str | None:
+        assert token
         self.calls.append(("logs", service, asked))
         await self._pass()
         return self.refused
@@ -110,8 +115,11 @@ class ScriptedErrands:
         self.asked.append(f"reload {service}")
         return render_sentence("read anew")
 
-    async def post(self, message: Message, *, by: UserId, channel: ChannelId, thread_ts: MessageTs) -> None:
+    async def post(
+        self, message: Message, *, by: UserId, channel: ChannelId, thread_ts: MessageTs, token: str
+    ) -> None:
         assert by
+        assert token
         assert channel
         self.posted.append((message.text, thread_ts))
 
@@ -134,7 +142,8 @@ class ScriptedAccounts:
     async def why(self, service: ServiceName) -> WhyView:
         return replace(self.last, service=service)
 
-    async def draw_history(self, view: HistoryView, **asked: Any) -> None:
+    async def draw_history(self, view: HistoryView, *, token: str, **asked: Any) -> None:
+        assert token
         self.drawn.append({"service": view.service, **asked})
 
 
