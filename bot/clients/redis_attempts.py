@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import re
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,14 +48,22 @@ async def persist(attempt: Callable[[], Awaitable[T]], *, within: float) -> T:
     """
     clock = asyncio.get_running_loop().time
     end, pause = clock() + within, 0.02
-    while True:
-        try:
-            return await attempt()
-        except REDIS_ERRORS as error:
-            if not may_pass(error) or clock() + pause > end:
-                raise
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE)
+    last: BaseException | None = None
+    try:
+        async with asyncio.timeout_at(end):
+            while True:
+                try:
+                    return await attempt()
+                except REDIS_ERRORS as error:
+                    if not may_pass(error) or clock() + pause > end:
+                        raise
+                    last = error
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+    except builtins.TimeoutError as error:
+        if last is None:
+            raise
+        raise last from error  # it says more
 
 
 def may_pass(error: BaseException) -> bool:
@@ -74,7 +83,7 @@ def explain(error: BaseException, *, within: float) -> str:
     told = str(error)
     ways = (
         (_refused(error), "user or password are refused"),
-        (isinstance(error, MasterNotFoundError), _NO_MASTER),
+        (isinstance(error, MasterNotFoundError), _NO_MASTER + _reason(told)),
         (
             re.search(r"(?i)unknown command.*sentinel", told),
             "what answers is no sentinel (those listen on 26379); one server alone is redis://",
@@ -87,6 +96,13 @@ def explain(error: BaseException, *, within: float) -> str:
         ),
     )
     return next((words for meant, words in ways if meant), told or f"nothing came within {within:g} s")
+
+
+def _reason(told: str) -> str:
+    """What redis-py tells of the sentinels that gave no answer: the kind of error, and no more."""
+    if "AuthenticationError" in told:
+        return " (they want a password: ?sentinel_password=…)"
+    return " (not all of them answer)" if " - " in told else ""
 
 
 def _refused(error: BaseException) -> bool:

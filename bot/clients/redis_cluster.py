@@ -52,6 +52,12 @@ class ClusterClient(RedisCluster):
         self._within = timeout * 0.9
         self._refreshed = 0.0
 
+    async def aclose(self) -> None:
+        await super().aclose()
+        # After an error of a node it takes itself for not begun, and closes nothing.
+        await self.nodes_manager.aclose()
+        await self.nodes_manager.aclose("startup_nodes")
+
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         if "target_nodes" in options or args[0] in self.command_flags:  # those are not about keys
             return await super().execute_command(*args, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
@@ -13,6 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, NoPermissionError, RedisError, ResponseError  # noqa: A004
 
 from bot.clients.redis_attempts import persist
+from bot.errors import ConfigurationInvalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,6 +167,13 @@ def _once(address: RedisAddress) -> dict[str, Any]:
 
 
 def tls_options(address: RedisAddress) -> dict[str, Any]:
+    """ConfigurationInvalid for a file that cannot be read: the error of the connection would not name it."""
+    for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
+        path = address.options.get(name)
+        if path and not os.access(path, os.R_OK):
+            raise ConfigurationInvalid(
+                (f"Redis at {address.place}: {name} names {path}, which cannot be read.",)
+            )
     found: dict[str, Any] = {
         name: value for name, value in address.options.items() if name.startswith("ssl_")
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 
 import pytest
 from redis.asyncio.sentinel import MasterNotFoundError
@@ -30,6 +31,11 @@ def wrapped(cause: Exception) -> RedisClusterException:
     error = RedisClusterException(f"Redis Cluster cannot be connected. (...): {cause}")
     error.__cause__ = cause
     return error
+
+
+def unreachable(error: Exception) -> MasterNotFoundError:
+    """As redis-py words it."""
+    return MasterNotFoundError(f"No master found for 'main' : Redis<ConnectionPool(db=0)> - {error!r}")
 
 
 @pytest.mark.parametrize(
@@ -88,6 +94,21 @@ async def test_at_the_end_the_last_error_is_told_though_every_cancellation_was_s
     assert tries > 1
 
 
+async def test_an_attempt_that_hangs_does_not_hide_why_the_one_before_it_failed() -> None:
+    errors = [ConnectionError("no route")]
+
+    async def attempt() -> None:
+        if errors:
+            raise errors.pop()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(10):
+        with pytest.raises(ConnectionError, match="no route"):
+            await persist(attempt, within=0.2)
+        with pytest.raises(builtins.TimeoutError):
+            await persist(attempt, within=0.1)
+
+
 async def test_what_does_not_pass_is_told_at_once() -> None:
     async def attempt() -> None:
         raise AuthenticationError("WRONGPASS")
@@ -100,7 +121,12 @@ async def test_what_does_not_pass_is_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (MasterNotFoundError("No master found for 'main' : <Redis(...)>"), "see SENTINEL MASTERS"),
+        (MasterNotFoundError("No master found for 'main'"), "see SENTINEL MASTERS there"),
+        (
+            unreachable(ConnectionError("Error 111 connecting to a:1.")),
+            "(not all of them answer)",
+        ),
+        (unreachable(AuthenticationError("Authentication required.")), "?sentinel_password="),
         (AuthenticationError("WRONGPASS"), "user or password are refused"),
         (wrapped(AuthenticationError("WRONGPASS")), "user or password are refused"),
         (ResponseError("unknown command 'SENTINEL', with args"), "redis://"),

@@ -32,6 +32,13 @@ def test_an_address_that_cannot_be_used_is_a_sentence_without_the_secret(url: st
     assert "KIMI_REDIS_URL" in str(caught.value)
 
 
+def test_a_certificate_that_cannot_be_read_is_named() -> None:
+    for url in ("sentinels://:secret@db/main", "clusters://:secret@db"):
+        with pytest.raises(ConfigurationInvalid, match=r"ssl_ca_certs names /none\.pem") as caught:
+            RedisLink(f"{url}?ssl_ca_certs=/none.pem")
+        assert "secret" not in str(caught.value)
+
+
 async def test_redis_gone_is_told_with_its_place() -> None:
     link = RedisLink("redis://:secret@127.0.0.1:1/0")
     with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1:1/0"):

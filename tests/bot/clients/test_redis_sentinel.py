@@ -142,7 +142,8 @@ async def test_wrong_addresses_are_told_with_the_way_out(sentinels: SentinelGrou
     listed = sentinels.url.removeprefix("sentinel://").removesuffix(f"/{MASTER}")
     wrong = {
         f"sentinel://{listed}/other": "SENTINEL MASTERS",
-        f"sentinel://127.0.0.1:1/{MASTER}": "SENTINEL MASTERS",
+        f"sentinel://127.0.0.1:1/{MASTER}": "not all of them answer",
+        f"sentinel://127.0.0.1:{alone.port}/{MASTER}": "sentinel_password=",
         f"sentinel://u:secret@{listed}/{MASTER}": "user or password",
         f"sentinel://127.0.0.1:{alone.port}/{MASTER}?sentinel_password=word": "is no sentinel",
         f"cluster://:word@127.0.0.1:{alone.port}": "is no Cluster",
