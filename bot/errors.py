@@ -15,6 +15,7 @@ KimiError
 │   └── StoreEmptied              Redis came back empty: what it held must be rebuilt
 ├── RecordUnreadable              a Redis record of another shape; set aside, never dropped
 ├── OwnershipLost                 another process owns this startup now
+├── Leaving                       this process is being stopped: another one goes on
 └── SlackError
     ├── SlackRefused              Slack said no, for good (`permanent`) or repairable
     │   └── TokenRefused          no to our token: nothing at all goes until it is good again
@@ -95,6 +96,10 @@ class RecordUnreadable(KimiError):
 
 
 class OwnershipLost(KimiError):
+    pass
+
+
+class Leaving(KimiError):
     pass
 
 

@@ -24,7 +24,7 @@ from bot.core.request import (
     StatusView,
     operation_of,
 )
-from bot.errors import CommandRefused, HostError, OwnershipLost, StoreUnavailable
+from bot.errors import CommandRefused, HostError, Leaving, OwnershipLost, StoreUnavailable
 from bot.ground import Ground
 from bot.logs import Place, send_logs
 from bot.messages import root_message
@@ -67,7 +67,7 @@ class Startups:
         self.ground.store.subscribe_mail(self._hear)
 
     async def request(self, request: Request) -> RequestAnswer:
-        """Begin what a person asked for, or say why not. Raises StoreUnavailable; nothing was done then."""
+        """Begin what a person asked for, or say why not. StoreUnavailable, Leaving: nothing was done."""
         identity = operation_of(request.token) if request.token else OperationId(uuid.uuid4().hex)
         if request.token and await self.ground.store.operation(identity) is not None:
             return Started(identity)
@@ -148,7 +148,7 @@ class Startups:
         units: dict[Member, UnitState],
     ) -> RequestAnswer:
         if self._leaving:
-            raise StoreUnavailable("kimi is being stopped")
+            raise Leaving("kimi is being stopped; what was asked goes on in the next process")
         store = self.ground.store
         self.owned.add(identity)  # or this very process would adopt it
         try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core.answers import REDIS_GONE, render_sentence
-from bot.errors import StoreUnavailable
+from bot.errors import Leaving, StoreUnavailable
 from handlers.dialogue import Dialogue
 from handlers.turns import Turn
 from handlers.voices import restore_voice
@@ -113,6 +113,9 @@ class Intents:
                 await self._dialogue.decline(turn)
             await asyncio.sleep(_DELIVERING)  # an answer may be on its way with the acknowledgement
             await self._settle(intent.token)
+        except Leaving as error:
+            log.info("intent_left", by=intent.user, why=str(error))
+            self._mine[intent.token] += 1  # it stays ours until this process is gone
         finally:
             self._leave(intent.token)
 

@@ -25,7 +25,8 @@ class Startups(Protocol):
     `token`: of one thing asked; what was done of it already is not done twice.
     """
 
-    async def request(self, request: Request, /) -> RequestAnswer: ...
+    async def request(self, request: Request, /) -> RequestAnswer:
+        """Leaving: not here any more; nothing was done."""
 
     async def status(self, service: ServiceName, /) -> StatusView: ...
 

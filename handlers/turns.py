@@ -16,7 +16,7 @@ from bot.core.answers import REDIS_GONE, render_sentence
 from bot.core.blocks import Message
 from bot.core.command import ACTING, Command, Outcome
 from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
-from bot.errors import KimiError, StoreUnavailable
+from bot.errors import KimiError, Leaving, StoreUnavailable
 from handlers.parts import Parts
 from handlers.voices import Voice
 
@@ -153,10 +153,12 @@ class Turn:
 
 @asynccontextmanager
 async def ending(turn: Turn) -> AsyncIterator[None]:
-    """Where the work of a task ends: nothing escapes it, and the person learns of everything."""
+    """Where the work of a task ends: the person learns of everything, and nothing escapes it but Leaving."""
     by = turn.intent.user
     try:
         yield
+    except Leaving:
+        raise
     except StoreUnavailable:
         log.warning("store_unavailable_for_command", by=by)
         await turn.fail(REDIS_GONE, keep=False)

@@ -18,6 +18,7 @@ from bot.core.events import ChannelId, OperationId, ServiceName, UserId, Verb
 from bot.core.render import render_root
 from bot.core.report import render_stall
 from bot.core.request import Busy, Held, NeedsConfirmation, Request, Started, operation_of
+from bot.errors import Leaving
 from bot.practice.slack_faults import ErrorCode, Fault, ResetBeforeAccept, Status
 from bot.practice.slack_people import Courier
 from bot.practice.slack_socket import Answer, Envelope
@@ -243,6 +244,21 @@ async def test_of_two_that_look_one_takes_it_up(redis_url: str) -> None:
         await asyncio.gather(*(room.intents.adopt() for room in rooms))
         await rooms[0].settled()
         assert sum(len(room.startups.requests) for room in rooms) == 1
+
+
+async def test_what_is_asked_of_a_process_that_leaves_is_done_by_the_next(redis_url: str) -> None:
+    async with open_rooms(redis_url, Cut(), Cut()) as (leaving, next_one):
+        leaving.startups.error = Leaving("kimi is being stopped")
+        await restart(leaving)
+        await leaving.wait_for(lambda: leaving.startups.requests)
+        await leaving.intents.adopt()
+        assert len(await leaving.store.intents()) == 1
+        assert said(leaving.slack) == []
+        await leaving.die()
+        await next_one.intents.adopt()
+        await next_one.settled()
+        assert len(next_one.startups.begun) == 1
+        assert [text.split()[0] for text in said(next_one.slack)] == ["Restarting"]
 
 
 # What is found too late.
