@@ -94,6 +94,8 @@ class Tracker:
         return found
 
     def _take(self, hit: Hit, said: Said, scene: _Scene) -> None:
+        if hit.kind is not _PROGRESS:  # that begins and ends nothing, or says so itself
+            self._present = None
         match hit.kind:
             case Kind.FAILURE:
                 scene.found.append(_failure(hit, said, scene))
@@ -107,7 +109,6 @@ class Tracker:
                 self._learn(said.text, scene)
             case Kind.BEGIN | Kind.END | Kind.PROGRESS:
                 self._move(hit, scene)
-        self._present = None
 
     def _move(self, hit: Hit, scene: _Scene) -> None:
         rule = hit.phase
@@ -182,6 +183,7 @@ class Tracker:
         if (phase, role) == self._implied() and spans.last is not None:
             began = min(began, spans.records[spans.last].ended or began)
         scene.found.append(PhaseBegan(phase, role))
+        self._present = None
         return spans.add(phase, role, began)
 
     def _prove(self, rule: PhaseRule, scene: _Scene) -> None:
@@ -261,6 +263,7 @@ class Tracker:
     def _close(self, index: int, scene: _Scene) -> None:
         spans = self.state.spans
         record = spans.close(index, spans.last_left(index) or scene.at)
+        self._present = None
         scene.found.append(PhaseEnded(record.phase, record.role, record))
 
     def _close_finished(self, scene: _Scene, *, settled: bool = False) -> None:
