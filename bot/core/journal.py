@@ -367,8 +367,8 @@ class Decoder:
 
     def _let_go(self) -> list[LogLine]:
         """Ends what was waited for too long, and forgets the trail where nothing is held."""
-        if (self._unfinished or self._keys) and self._number - self._trail_from < HELD_ENTRIES:  # the oldest
-            return []
+        if (self._unfinished or self._keys) and self._number - self._trail_from < HELD_ENTRIES:
+            return []  # the trail begins no later than the oldest
         lines: list[LogLine] = []
         for stream in self._overdue(self._unfinished):
             self._over.update(dict.fromkeys(self._unfinished[stream].entries))
