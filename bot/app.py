@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
-from aiohttp import web
-from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
-from slack_bolt.app.async_app import AsyncApp
 
 from bot.accounts import Accounts
 from bot.clients.probe import Probe
 from bot.clients.slack import Directory, Outbox, connect_slack
-from bot.clients.slack_account import open_socket
 from bot.clients.ssh import Host
 from bot.clients.store import Store
 from bot.clock import Clock
 from bot.core.events import ChannelId, HostName, ServiceName
 from bot.core.redact import Redactor
+from bot.ears import NOT_AUTHORIZED, Ears, Listen
 from bot.errands import Errands
-from bot.errors import ConfigurationInvalid, SlackError, SlackRefused
+from bot.errors import ConfigurationInvalid
 from bot.ground import Ground
-from bot.schedule import Schedule
+from bot.metrics import Metrics, Sights
+from bot.retention import Retention
+from bot.schedule import RETAIN, Schedule
 from bot.startups import Startups
 from bot.tasks import Tasks
+from bot.vitals import Organs, Vitals
 from config.diagnoses import load_diagnoses
 from config.engine_file import EngineFile, load_engine
 from config.settings import Settings, read_api_key
@@ -34,7 +34,7 @@ from handlers import register
 from handlers.parts import Parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from slack_sdk.web.async_client import AsyncWebClient
@@ -43,22 +43,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_CONNECTIONS = 2  # Socket Mode: while one is refreshed, the other hears
+__all__ = ["NOT_AUTHORIZED", "App", "Listen", "faults_of_parts", "load_engines_of", "read_keys"]
+
 _GRACE = 5.0  # real seconds for what is queued, and again for what still runs
-HTTP_PATH = "/slack/events"
-# bolt asks Slack who it is before the first command, and would tell people to reinstall the app.
-NOT_AUTHORIZED = (
-    "Slack did not tell kimi who it is, and nothing was done. Try again in a minute; "
-    "where it stays so, `kimi-bot check` says why."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Listen:
-    """Where HTTP mode listens; None stands for Socket Mode."""
-
-    host: str
-    port: int
+_HOSTS_WITHIN = 3.0  # real seconds for all hosts to take leave
 
 
 class App:
@@ -82,10 +70,15 @@ class App:
         self._keys = read_keys(configuration, os.environ if environ is None else environ)
         self._stack = AsyncExitStack()
         self.tasks = Tasks()
+        self.vitals = Vitals()
+        self.metrics = Metrics()
         self._startups: Startups | None = None
 
     async def start(self, *, listen: Listen | None = None) -> None:
-        """Open Redis, take up what was left, then listen to Slack. Raises StoreUnavailable, SlackError."""
+        """Open Redis, take up what was left, then listen to Slack: nothing that is watched waits for Slack.
+
+        A Slack that is away is tried on beside. Raises StoreUnavailable, SlackRefused, ConfigurationInvalid.
+        """
         store = await Store.open(self._settings.redis_url or self._configuration.redis.url)
         self._stack.push_async_callback(store.close)
         client = connect_slack(self._settings.bot_token.get_secret_value(), self._settings.slack_api_url)
@@ -102,10 +95,15 @@ class App:
         self.tasks.spawn("outbox", outbox.run(), vital=True)
         taken_up = await startups.adopt()
         schedule = Schedule(startups, clock=self._clock)
+        retention = Retention(store, clock=self._clock, tasks=self.tasks)
+        schedule.add(RETAIN, retention.prune_soon)
         schedule.start()
         self._stack.callback(schedule.close)
-        await self._hear(client, self._parts(ground, startups, client), listen=listen)
-        log.info("started", services=len(self._configuration.services), taken_up=taken_up)
+        log.info("following", taken_up=taken_up)
+        slack = await self._hear(client, ground, startups, listen=listen)
+        self.vitals.stage = "running"
+        services = len(self._configuration.services)
+        log.info("started", services=services, taken_up=taken_up, slack=slack)
 
     @property
     def startups(self) -> Startups:
@@ -119,14 +117,14 @@ class App:
 
     async def close(self) -> None:
         """In reverse order, in bounded time; may be called twice."""
+        self.vitals.stage = "stopping"
         await self._stack.aclose()
 
     def _lay_ground(self, store: Store, outbox: Outbox) -> Ground:
         hosts = {
             HostName(name): Host(HostName(name), host) for name, host in self._configuration.hosts.items()
         }
-        for host in hosts.values():
-            self._stack.push_async_callback(host.close)
+        self._stack.push_async_callback(_close_hosts, tuple(hosts.values()))
         probes = {
             ServiceName(name): Probe(
                 section,
@@ -162,49 +160,31 @@ class App:
             errands=Errands(ground, startups),
         )
 
-    async def _hear(self, client: AsyncWebClient, parts: Parts, *, listen: Listen | None) -> None:
-        secret = self._settings.signing_secret
-        app = AsyncApp(
-            client=client,
-            signing_secret=secret.get_secret_value() if secret else None,
-            request_verification_enabled=listen is not None,
-            user_facing_authorize_error_message=NOT_AUTHORIZED,
-        )
-        self.tasks.spawn("intents", register(app, parts).run(), vital=True)
-        if listen is None:
-            await self._connect_sockets(app)
-        else:
-            await self._serve_http(app, listen)
-
-    async def _connect_sockets(self, app: AsyncApp) -> None:
-        token = self._settings.app_token.get_secret_value() if self._settings.app_token else ""
-        for _ in range(_CONNECTIONS):
-            handler = AsyncSocketModeHandler(app, token)
-            self._stack.push_async_callback(handler.close_async)
-            handler.client.wss_uri = await _ask_for_socket(app.client, token)
-            await handler.connect_async()  # type: ignore[no-untyped-call]
-
-    async def _serve_http(self, app: AsyncApp, listen: Listen) -> None:
-        runner = web.AppRunner(app.web_app(path=HTTP_PATH))
-        await runner.setup()
-        self._stack.push_async_callback(runner.cleanup)
-        try:
-            await web.TCPSite(runner, listen.host, listen.port).start()
-        except OSError as error:
-            raise ConfigurationInvalid((f"--listen: {error.strerror or error}",)) from error
-        host, port = runner.addresses[0][:2]
-        log.info("listening", host=host, port=port, path=HTTP_PATH)
+    async def _hear(
+        self, client: AsyncWebClient, ground: Ground, startups: Startups, *, listen: Listen | None
+    ) -> str:
+        """In which way; Slack may be away as yet."""
+        ears = Ears(client, self._settings, listen=listen, acknowledged=self.metrics.acknowledged)
+        self._stack.push_async_callback(ears.close)
+        organs = Organs(ground.store, ground.outbox, startups, ears)
+        self.vitals.attach(organs)
+        self.metrics.attach(Sights(self.vitals, organs, ground.hosts, ground.tallies))
+        intents = register(ears.app, self._parts(ground, startups, client))
+        self.tasks.spawn("intents", intents.run(), vital=True)
+        self.tasks.spawn("vitals", self.vitals.run(), vital=True)
+        await ears.open()
+        self.tasks.spawn("ears", ears.run(), vital=True)
+        _, words = await ears.hear()
+        return words
 
 
-async def _ask_for_socket(client: AsyncWebClient, token: str) -> str | None:
-    """None while Slack is out of reach: the SDK asks on. With a wrong token it would do so for ever."""
-    try:
-        return await open_socket(client, token)
-    except SlackRefused:
-        raise
-    except SlackError as error:
-        log.warning("slack_unreachable", error=str(error))
-        return None
+async def _close_hosts(hosts: Sequence[Host]) -> None:
+    """All at once: one that does not answer is not waited for by the others."""
+    if hosts:
+        closing = {asyncio.create_task(host.close(), name=f"close {host.name}") for host in hosts}
+        _, late = await asyncio.wait(closing, timeout=_HOSTS_WITHIN)
+        for task in late:
+            task.cancel()
 
 
 def load_engines_of(

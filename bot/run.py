@@ -1,18 +1,26 @@
-"""Runs the bot until it is told to stop: signals, logging, and the exit status."""
+"""Runs the bot until it is told to stop: signals, logging, who is told how it is, and the exit status."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
+import threading
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from bot.app import App, Listen
+from bot.clients.dead_man import DeadMan
 from bot.errors import ConfigurationInvalid
+from bot.health import HealthServer
+from bot.notify import Notifier
+from bot.pulse import Pulse
+from config.fields import parse_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,15 +31,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 STOPPED, PART_DIED = 0, 1
-_MOST_PORT = 65535
+STOP_WITHIN = 25.0  # seconds for an orderly end; whoever stops us insists after thirty
 
 
 def parse_listen(text: str) -> Listen:
     """`127.0.0.1:3000`. Raises ConfigurationInvalid."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 <= int(port) <= _MOST_PORT:
-        raise ConfigurationInvalid((f"--listen: is {text!r}; allowed: HOST:PORT such as 127.0.0.1:3000",))
-    return Listen(host.strip("[]"), int(port))
+    try:
+        return Listen(*parse_address(text))
+    except ValueError as error:
+        raise ConfigurationInvalid((f"--listen: {error}",)) from error
 
 
 def configure_logging(*, level: int = logging.INFO) -> None:
@@ -60,23 +68,76 @@ async def run(
     """0 when stopped by SIGTERM or SIGINT, 1 when a part died."""
     configure_logging()
     app = App(configuration, settings, folder=folder)
+    notifier = Notifier(os.environ)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, _stop_or_leave, stop)
     stopped = asyncio.create_task(stop.wait(), name="stop signal")
-    try:
-        return await _start_and_run(app, listen, stopped)
-    finally:
-        stopped.cancel()
-        await app.close()
-        log.info("stopped")
+    status = PART_DIED
+    async with AsyncExitStack() as stack:
+        try:
+            await _tell(app, notifier, configuration, settings, stack=stack)
+            status = await _start_and_run(app, listen, stopped, notifier=notifier)
+        finally:
+            _insist(STOP_WITHIN, status)
+            notifier.stopping()
+            stopped.cancel()
+            await app.close()
+    log.info("stopped")
+    return status
 
 
-async def _start_and_run(app: App, listen: Listen | None, stopped: asyncio.Task[bool]) -> int:
-    """A start may wait long, for a Slack that is away: it ends at the signal too."""
+async def _tell(
+    app: App,
+    notifier: Notifier,
+    configuration: Configuration,
+    settings: Settings,
+    *,
+    stack: AsyncExitStack,
+) -> None:
+    """From before the start, which may take a while, until after the end: how the process is."""
+    section = configuration.health
+    url = settings.ping_url.get_secret_value() if settings.ping_url else section.ping_url
+    dead_man = DeadMan(url) if url else None
+    if dead_man is not None:
+        app.metrics.pings = dead_man.counts
+    health = HealthServer(section.listen, report=app.vitals.report, metrics=app.metrics.show)
+    stack.push_async_callback(health.close)
+    await health.start()
+    pulse = Pulse(app.vitals, notifier, dead_man=dead_man, ping_every=section.ping_every)
+    stack.push_async_callback(pulse.close)
+    beating = asyncio.create_task(pulse.run(), name="pulse")
+    stack.callback(beating.cancel)
+
+
+def _stop_or_leave(stop: asyncio.Event) -> None:
+    """The first signal asks. At the second nothing is waited for any more: all that counts is in Redis."""
+    if stop.is_set():
+        log.warning("stopped_at_once")
+        os._exit(STOPPED)
+    stop.set()
+
+
+def _insist(seconds: float, status: int) -> None:
+    """A thread, since what hangs may be the event loop, or the interpreter's own wait for its threads."""
+
+    def leave() -> None:
+        log.error("stop_took_too_long", seconds=seconds)
+        os._exit(status)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
+
+
+async def _start_and_run(
+    app: App, listen: Listen | None, stopped: asyncio.Task[bool], *, notifier: Notifier
+) -> int:
+    """A start may wait, for a Redis that is slow to answer: it ends at the signal too."""
     if await _ends_first(stopped, asyncio.create_task(app.start(listen=listen), name="start")):
         return STOPPED
+    notifier.ready()
     # Modules, rules and clients stay for good. Looked through at each full collection of garbage, they would
     # delay an acknowledgement by a tenth of a second.
     gc.collect()

@@ -18,6 +18,7 @@ OBSERVE = timedelta(seconds=3)
 PROBE = timedelta(seconds=10)  # /health generates a token each time: not oftener
 EVIDENCE = timedelta(seconds=10)  # several commands on the host each time
 ADOPT = 2.0  # real seconds, as leases are
+RETAIN = 600.0  # real seconds
 _FASTEST = 0.1  # real seconds, however fast a practice clock runs
 _FASTEST_SAMPLE = 0.25
 
@@ -32,12 +33,13 @@ class Schedule:
         self._every(OBSERVE, startups.observe)
         self._every(PROBE, startups.probe)
         self._every(EVIDENCE, startups.sample, fastest=_FASTEST_SAMPLE)
-        self._add(ADOPT, startups.adopt_soon)
+        self.add(ADOPT, startups.adopt_soon)
 
     def _every(self, told: timedelta, submit: Callable[[], None], *, fastest: float = _FASTEST) -> None:
-        self._add(max(self._clock.real(told), fastest), submit)
+        self.add(max(self._clock.real(told), fastest), submit)
 
-    def _add(self, seconds: float, submit: Callable[[], None]) -> None:
+    def add(self, seconds: float, submit: Callable[[], None]) -> None:
+        """Call `submit`, which must not wait, every so many real seconds from the start on."""
         self._scheduler.add_job(
             _submit(submit),
             "interval",

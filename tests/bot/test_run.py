@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import sys
@@ -151,17 +152,26 @@ async def test_what_makes_a_start_impossible_is_one_sentence(
     assert {"redis": "none.sock", "token": "invalid_auth to apps.connections.open"}[gone] in sentence
 
 
-async def test_a_slack_that_is_away_is_waited_for_until_the_stop_signal(
-    tmp_path: Path, redis_url: str
-) -> None:
+async def test_a_slack_that_is_away_keeps_nothing_else_from_going_on(tmp_path: Path, redis_url: str) -> None:
     async with workspace() as slack:
         environment = slack_environment(slack, redis_url) | {"SLACK_API_URL": "http://127.0.0.1:9/api/"}
         words = ("run", "--config", str(write_configuration(tmp_path)))
         async with started(*words, **environment) as bot:
-            await bot.fact("slack_unreachable")
+            port = (await bot.fact("health_told"))["port"]
+            assert (await bot.fact("started"))["slack"] == "0 of 2 connections"
+            assert (await ask(port, "/healthz"))[0] == 200
+            status, told = await ask(port, "/readyz")
+            assert status == 503
+            assert json.loads(told)["problems"] == ["slack: 0 of 2 connections"]
             bot.process.terminate()
             assert await bot.ended() == 0
-    assert "started" not in bot.events()
+    assert bot.events().count("slack_unreachable") >= 1
+
+
+async def ask(port: int, path: str) -> tuple[int, str]:
+    url = f"http://127.0.0.1:{port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path, redis_url: str) -> None:

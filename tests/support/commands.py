@@ -23,6 +23,9 @@ TOML = """
 [slack]
 channel = "C0OPS"
 
+[health]
+listen = "127.0.0.1:0"
+
 [access]
 operators = ["U0ALICE"]
 channels = ["C0OPS"]
