@@ -93,9 +93,11 @@ class SentinelGroup:
 
     def __init__(self) -> None:
         master, replica, *watching = free_ports(5)
+        # No pings of its own: what goes to the replica is what a test has written.
+        options = _QUIET | {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "600"}
         self.servers = [
-            Node(master, _QUIET | {"repl-diskless-sync-delay": "0", "min-replicas-to-write": "0"}),
-            Node(replica, _QUIET | {"repl-diskless-sync-delay": "0", "replicaof": f"{LOOPBACK} {master}"}),
+            Node(master, options),
+            Node(replica, options | {"replicaof": f"{LOOPBACK} {master}"}),
         ]
         self.sentinels = [Node(port, {"bind": LOOPBACK}, "--sentinel") for port in watching]
         names = [secrets.token_hex(20) for _ in self.sentinels]

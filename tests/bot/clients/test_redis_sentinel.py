@@ -30,9 +30,12 @@ READ = "return redis.call('GET', KEYS[1])"
 
 async def test_what_a_script_wrote_is_on_the_replica_when_it_returns(sentinels: SentinelGroup) -> None:
     link = RedisLink(sentinels.url)
-    replica = next(node for node in sentinels.servers if node is not sentinels.master())
-    for number in range(1, 50):
+    master = sentinels.master()
+    replica = next(node for node in sentinels.servers if node is not master)
+    for number in range(1, 20):
+        before = master.line.info("replication")["master_repl_offset"]
         assert await link.run(INCREASE, ["x"]) == number
+        assert master.line.info("replication")["slave0"]["offset"] > before, "acknowledged"
         assert replica.line.get("x") == str(number).encode()
     await link.close()
 
