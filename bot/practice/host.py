@@ -182,6 +182,15 @@ class PracticeHost:
         for connection in dropped:
             await connection.wait_closed()
 
+    async def reboot(self, *, enabled: bool = True, takes: timedelta = timedelta(minutes=3)) -> None:
+        """It goes down in order and boots again; `enabled`: the unit is started by the boot."""
+        await self.unit.shut_down()
+        await self.close_door()
+        await self.clock.sleep(takes)
+        self.journal.reboot()
+        self.unit.boot(enabled=enabled)
+        await self.open_door()
+
     # -- one command ---------------------------------------------------------------------------
 
     async def _serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:

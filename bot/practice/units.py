@@ -117,6 +117,21 @@ class Unit:
         """It has been running since before the practice began."""
         self._start(at=since)
 
+    async def shut_down(self) -> None:
+        """The host goes down, and stops it first; what had been asked of it is forgotten."""
+        self._job = None
+        await self._stop()
+
+    def boot(self, *, enabled: bool) -> None:
+        """The host has booted: nothing is left of what was, and it is started if it is to be."""
+        self.active, self.sub = "inactive", "dead"
+        self.invocation, self.restarts, self.last_pid = None, 0, 0
+        self.result, self.last_exit, self.last_meter = "success", None, None
+        self.stamps.clear()
+        self._starts.clear()
+        if enabled:
+            self._start()
+
     def fail_before(self) -> None:
         """It failed before the practice began."""
         self.result, self.last_exit = "signal", Exit(KILLED, signal.SIGSEGV)

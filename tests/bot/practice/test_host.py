@@ -13,7 +13,7 @@ import pytest
 
 from bot.clients.ssh import Host
 from bot.clock import Clock
-from bot.core.events import HostName, LogLine, UnitName, Verb
+from bot.core.events import Cursor, HostName, LogLine, UnitName, Verb
 from bot.core.journal import Decoder
 from bot.core.redact import Redactor
 from bot.errors import (
@@ -268,3 +268,23 @@ async def test_keys_are_private_and_gone_afterwards() -> None:
     with pytest.raises(RuntimeError, match="not started"):
         _ = host.identity_file
     await host.stop()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_reboot_is_another_boot_with_the_unit_up_or_not(enabled: bool) -> None:
+    async with new_host() as host, new_client(host) as client:
+        before = await client.show(unit_of(host), scope=SYSTEM)
+        boot, last = await client.boot_id(), host.journal.entries[-1].cursor
+        await host.reboot(enabled=enabled)
+        assert await client.boot_id() == host.journal.boot != boot
+        after = await client.show(unit_of(host), scope=SYSTEM)
+        assert after.invocation != before.invocation
+        assert (after.active, after.job) == ("active" if enabled else "inactive", None)
+        assert enabled or after.invocation is None
+        decoder = Decoder(Redactor())
+        rest = client.read_rest(unit_of(host), scope=SYSTEM, cursor=Cursor(last))
+        lines = [line async for data in rest for line in decoder.feed(data)]
+        boots = [line.boot for line in lines]
+        assert boots == sorted(boots, key=lambda one: one != boot)
+        assert [line.reading for line in lines if line.reading.startswith("Stopping")]
+        assert set(boots) == ({boot, host.journal.boot} if enabled else {boot})

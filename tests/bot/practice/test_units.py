@@ -272,3 +272,18 @@ async def test_a_unit_that_failed_before_looks_it() -> None:
 )
 def test_spans_read_as_systemd_writes_them(span: timedelta, text: str) -> None:
     assert render_span(span) == text
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_boot_leaves_nothing_of_what_was(enabled: bool) -> None:
+    async with new_unit(Play(until_sigterm)) as unit:
+        unit.submit("start")
+        await until(lambda: unit.active == "active")
+        before = unit.invocation
+        await unit.shut_down()
+        assert (unit.process, unit.job) == (None, None)
+        assert any(line.startswith("Stopped") for line in lines(unit))
+        unit.boot(enabled=enabled)
+        assert (unit.active == "active") == enabled
+        assert unit.invocation != before
+        assert (unit.invocation is None) == (not enabled)
