@@ -1,0 +1,243 @@
+"""The orders an incident gives, its present for the root message, and what its replies tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from bot.core.account import Changed
+from bot.core.actions import Verdict
+from bot.core.events import HostName, InvocationId, Member, OperationId, ServiceName, UserId, Verb
+from bot.core.incident_state import Attempt, Ending, How, IncidentId, RunRead, Severity, Sign
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    """The present of one incident: all the root message needs."""
+
+    incident: IncidentId
+    subject: str
+    service: ServiceName | None
+    host: HostName
+    severity: Severity
+    began: datetime
+    now: datetime
+    signs: tuple[Sign, ...]  # the first, then the newest ones
+    host_answers: bool = True
+    last_healthy: datetime | None = None
+    restarts_itself: bool | None = None
+    cause: str = ""
+    attempts: int = 0
+    last_attempt: Attempt | None = None
+    start: OperationId | None = None  # under way
+    start_link: str | None = None
+    affected: tuple[ServiceName, ...] = ()
+    acked_by: UserId | None = None
+    muted: datetime | None = None
+    escalated: datetime | None = None
+    times: int = 1
+    down_since: datetime | None = None
+    downtime: timedelta = timedelta()  # in all, up to now
+    ending: Ending | None = None
+    ended: datetime | None = None
+    ended_by: UserId | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.ending is None
+
+
+@dataclass(frozen=True, slots=True)
+class SignTold:
+    sign: Sign
+
+
+@dataclass(frozen=True, slots=True)
+class RunTold:
+    """The log around the moment it broke, and what it means."""
+
+    read: RunRead
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesTold:
+    changed: Changed
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptTold:
+    """`same`: how many in a row died of the same."""
+
+    attempt: Attempt
+    same: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StartLinked:
+    verb: Verb
+    by: UserId | None
+    how: How | None
+    link: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartOverTold:
+    verdict: Verdict
+    took: timedelta
+    cause: str | None
+    link: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AckTold:
+    by: UserId
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class MuteTold:
+    """`until` None: the mute is over; `by` None: because its time is."""
+
+    by: UserId | None
+    until: datetime | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EscalationTold:
+    """Nobody has acknowledged it for that long."""
+
+    group: str | None
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class WorsenedTold:
+    sign: Sign
+
+
+@dataclass(frozen=True, slots=True)
+class AgainTold:
+    """It went down again, for the `times`-th time; `served`: how long it served in between."""
+
+    sign: Sign
+    times: int
+    served: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedTold:
+    services: tuple[ServiceName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndTold:
+    """It is over. `downtime`: of all times together; `loading`: how much of it startups took."""
+
+    ending: Ending
+    severity: Severity
+    after: timedelta  # since the first sign
+    downtime: timedelta
+    loading: timedelta | None = None
+    since: datetime | None = None  # serves again since
+    times: int = 1
+    cause: str = ""
+    by: UserId | None = None
+    sentence: str = ""
+
+
+IncidentReply: TypeAlias = (
+    SignTold
+    | RunTold
+    | ChangesTold
+    | AttemptTold
+    | StartLinked
+    | StartOverTold
+    | AckTold
+    | MuteTold
+    | EscalationTold
+    | WorsenedTold
+    | AgainTold
+    | AffectedTold
+    | EndTold
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EditIncident:
+    """Show the present in the root message; newest wins."""
+
+    view: IncidentView
+
+
+@dataclass(frozen=True, slots=True)
+class PostIncidentReply:
+    """Say once what happened. `sequence`: its identity in the outbox. `broadcast`: in the channel too."""
+
+    sequence: int
+    reply: IncidentReply
+    broadcast: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRunLog:
+    """Fetch the end of a run's log, about `lines` of it, and what it ran with: `RunLogRead`, `ChangesSeen`.
+
+    `invocation` None: whatever the unit wrote before `until`, by our clock. `changes`: only then is the
+    setup wanted.
+    """
+
+    member: Member
+    invocation: InvocationId | None
+    until: datetime
+    lines: int = 400
+    changes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UploadTimeline:
+    """Post the whole story as a Markdown file into the thread: `render_export`."""
+
+    sequence: int
+
+
+class Told(StrEnum):
+    """What other tools are told of an incident."""
+
+    OPENED = "opened"
+    UPDATED = "updated"
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True, slots=True)
+class SendWebhook:
+    """`payload`: plain JSON; `payload["id"]` is the same however often it is sent."""
+
+    told: Told
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentEnded:
+    """It is over, and may be taken up again. Where a person did it, its watch is told: `IncidentClosed`."""
+
+    ending: Ending
+    by: UserId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseIncident:
+    """The record may be closed for good; nothing comes after it."""
+
+
+IncidentAction: TypeAlias = (
+    EditIncident
+    | PostIncidentReply
+    | ReadRunLog
+    | UploadTimeline
+    | SendWebhook
+    | IncidentEnded
+    | CloseIncident
+)

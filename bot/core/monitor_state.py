@@ -1,0 +1,149 @@
+"""What the watch over one service, and over one host, is told and must remember: plain data for a record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Literal
+
+from bot.core.baseline import Usual
+from bot.core.events import HostName, InvocationId, Member, OperationId, ServiceName, UserId, Verb
+from bot.core.incident_state import How, IncidentId, Severity, Sign
+
+
+@dataclass(frozen=True, slots=True)
+class WatchPlan:
+    """One service as it is configured. `host`: of its first member, through which it is asked."""
+
+    service: ServiceName
+    host: HostName
+    members: tuple[Member, ...]
+    model: str | None = None
+    reach: Literal["ssh", "direct"] = "ssh"
+    every: timedelta = timedelta(seconds=15)
+    failures: int = 3
+    successes: int = 2
+    usual: Usual = field(default_factory=Usual)
+    escalate_after: timedelta | None = None
+    group: str | None = None
+
+
+class WatchStanding(StrEnum):
+    """What a service is, as far as its watch has seen. Whether it is muted stands beside it."""
+
+    UNKNOWN = "unknown"  # since the watch began it was neither seen serving nor seen to break
+    SERVING = "serving"
+    SUSPECT = "suspect"  # it failed some checks in a row, not enough of them
+    STARTING = "starting"  # on its way up; until it serves or dies nothing is concluded
+    DOWN = "down"
+    STOPPED = "stopped"  # someone stopped it
+
+
+@dataclass(slots=True)
+class MemberWatch:
+    """One unit, as it was last seen."""
+
+    invocation: InvocationId | None = None
+    since: datetime | None = None  # our clock: when that start was first seen
+    restarts: int = 0
+    boot: str | None = None
+    booted: datetime | None = None  # since when the unit is awaited after a boot
+    died: InvocationId | None = None  # the start whose end was noticed
+    stopping: bool = False  # systemd was asked to stop that start
+    unseen: datetime | None = None
+
+
+@dataclass(slots=True)
+class Follow:
+    """A startup that the watch wants followed, until an operation answers to it."""
+
+    invocation: InvocationId
+    how: How
+    asked: datetime
+
+
+@dataclass(slots=True)
+class Mute:
+    until: datetime
+    by: UserId | None = None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Under:
+    """An operation of ours on the service. `asked`: somebody in chat asked for it."""
+
+    operation: OperationId
+    verb: Verb
+    asked: bool
+    since: datetime
+    missed: datetime | None = None  # since when no check found it under way any more
+
+
+@dataclass(slots=True)
+class WatchState:
+    standing: WatchStanding = WatchStanding.UNKNOWN
+    since: datetime | None = None
+    served: bool = False  # it was seen serving, so its loss is an outage
+    last_healthy: datetime | None = None
+    members: dict[Member, MemberWatch] = field(default_factory=dict)
+    signs: list[Sign] = field(default_factory=list)  # of what is suspected, oldest first
+    fails: int = 0  # checks in a row
+    goods: int = 0
+    good_since: datetime | None = None
+    smoke_fails: int = 0
+    slow: int = 0  # smoke tests in a row that were far too slow
+    waiting: list[int] = field(default_factory=list)  # requests in the queue, newest last
+    full: list[datetime] = field(default_factory=list)  # when the log said that the KV cache is full
+    worst: dict[str, datetime] = field(default_factory=dict)  # by kind: the last sign that it is degraded
+    stopped: datetime | None = None  # inactive since, and not told yet
+    stopped_told: bool = False
+    operation: Under | None = None
+    follow: Follow | None = None
+    followed: list[InvocationId] = field(default_factory=list)  # the last ones
+    longest: timedelta = timedelta()  # that a start by systemd lived which then died, in this outage
+    incident: IncidentId | None = None
+    severity: Severity | None = None  # of the open incident; None: none is open
+    waived: bool = False  # it is down and somebody knows: no incident until it serves again
+    recovered: datetime | None = None  # when the last incident was over
+    mute: Mute | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlan:
+    """`services`: those whose first member is there; `direct`: of them, those that answer without SSH."""
+
+    host: HostName
+    services: tuple[ServiceName, ...]
+    direct: tuple[ServiceName, ...] = ()
+    every: timedelta = timedelta(seconds=15)
+    failures: int = 3
+    successes: int = 2
+    escalate_after: timedelta | None = None
+    group: str | None = None
+
+
+class Sight(StrEnum):
+    """What can be seen of a host."""
+
+    SEEN = "seen"
+    DOUBTFUL = "doubtful"  # SSH fails, for how long is not decided
+    HALF = "half"  # SSH is gone, and something on it still answers
+    GONE = "gone"
+
+
+@dataclass(slots=True)
+class HostState:
+    sight: Sight = Sight.SEEN
+    seen: bool = False  # it was, since the watch began
+    last_seen: datetime | None = None
+    fails: int = 0
+    goods: int = 0
+    good_since: datetime | None = None
+    failing_since: datetime | None = None
+    error: str = ""
+    incident: IncidentId | None = None
+    severity: Severity | None = None
+    recovered: datetime | None = None
+    waived: bool = False

@@ -1,0 +1,49 @@
+"""An incident's name is the same for one outage, whoever opens it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from pydantic import TypeAdapter
+
+from bot.core.incident_state import (
+    RANK_OF_SEVERITY,
+    Entry,
+    EntryKind,
+    IncidentState,
+    RunRead,
+    Severity,
+    Sign,
+    SignKind,
+    incident_of,
+    short_id,
+)
+
+AT = datetime(2026, 5, 29, 3, 12, 41, tzinfo=UTC)
+
+
+def test_an_incident_is_named_by_its_subject_and_moment() -> None:
+    one = incident_of("kimi-k2.5", AT)
+    assert one == incident_of("kimi-k2.5", AT)
+    assert one != incident_of("kimi-k2.5", AT + timedelta(microseconds=1))
+    assert one != incident_of("llm-two", AT)
+    assert one.startswith(short_id(one))
+    assert len(short_id(one)) < len(one) == 32
+
+
+def test_severities_have_an_order_of_their_own() -> None:
+    order = sorted(Severity, key=lambda each: RANK_OF_SEVERITY[each])
+    assert order == [Severity.DEGRADED, Severity.DOWN, Severity.HOST]
+
+
+def test_what_the_log_tells_is_known_by_its_cause() -> None:
+    assert not RunRead().is_known
+    assert RunRead("out of GPU memory").is_known
+
+
+def test_a_state_is_written_and_read_back() -> None:
+    sign = Sign(SignKind.PROCESS, AT, "process died by SIGSEGV", evidence=("killed, status=11/SEGV",))
+    entry = Entry(AT, EntryKind.SIGN, "process died by SIGSEGV")
+    state = IncidentState(Severity.DOWN, signs=[sign], timeline=[entry], down_since=AT)
+    adapter = TypeAdapter(IncidentState)
+    assert adapter.validate_json(adapter.dump_json(state)) == state
