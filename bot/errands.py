@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
@@ -12,6 +12,7 @@ import structlog
 from bot.baselines import read_usual
 from bot.clients.records import Outgoing
 from bot.core.answers import render_sentence
+from bot.core.events import ServiceName
 from bot.core.request import operation_of
 from bot.core.smoke import render_smoke, usual_of
 from bot.core.words import join_names
@@ -22,11 +23,9 @@ from bot.startups import Startups
 
 if TYPE_CHECKING:
     from bot.core.blocks import Message
-    from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
+    from bot.core.events import ChannelId, MessageTs, UserId
 
 log = structlog.get_logger()
-
-_MARGIN = 10  # seconds after which a smoke test whose process died no longer keeps others off
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +34,30 @@ class Errands:
 
     ground: Ground
     startups: Startups
+    _smoking: set[ServiceName] = field(default_factory=set)
 
     async def smoke(self, service: ServiceName) -> Message:
-        """Run the smoke test, unless one of this service runs already, in whatever process."""
-        store, token = self.ground.store, f"smoke:{service}"
+        """Run the smoke test, unless one of this service runs already, in whatever process that lives."""
         running = self.startups.of(service)
-        within = int(self.ground.section(service).smoke.timeout.total_seconds()) + _MARGIN
-        if (running is not None and running.looks.is_smoking) or not await store.first_time(token, within):
-            return render_sentence(f"A smoke test of `{service}` runs already. Nothing was done.")
+        if service in self._smoking or (running is not None and running.looks.is_smoking):
+            return _runs_already(service)
+        self._smoking.add(service)  # of one process, all have the same lease
+        try:
+            return await self._smoke(service)
+        finally:
+            self._smoking.discard(service)
+
+    async def _smoke(self, service: ServiceName) -> Message:
+        store = self.ground.store
+        lease = await store.leases.claim(f"smoke/{service}")
+        if lease is None:
+            return _runs_already(service)
         try:
             redactor = self.ground.make_redactor()
             result = await smoke_masked(self.ground.probes[service], redactor=redactor)
         finally:
             with suppress(StoreUnavailable):
-                await store.forget(token)
+                await store.leases.let_go(lease)
         return render_smoke(service, result, usual_of(await read_usual(store, service)))
 
     async def reload(self, service: ServiceName) -> Message:
@@ -79,3 +88,7 @@ class Errands:
         )
         await self.ground.store.enqueue([answer])
         self.ground.outbox.wake()
+
+
+def _runs_already(service: ServiceName) -> Message:
+    return render_sentence(f"A smoke test of `{service}` runs already. Nothing was done.")

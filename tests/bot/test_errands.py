@@ -27,7 +27,6 @@ async def test_a_smoke_test_is_told_beside_the_usual_and_masked() -> None:
     assert "first token 0.31s (usual 0.29s), 84 tokens/s (usual 86)" in message.text
     assert "Hello" in str(message.blocks)
     assert SECRET not in str(message)
-    assert stage.store.tokens == set()
 
 
 async def test_while_one_runs_no_other_begins() -> None:
@@ -69,7 +68,19 @@ async def test_one_that_breaks_off_keeps_nobody_off() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert stage.store.tokens == set()
+        stage.probe.gate.set()
+        assert "passed" in (await errands.smoke(SERVICE)).text
+
+
+async def test_another_process_s_keeps_others_off_while_it_lives() -> None:
+    async with backstage() as stage:
+        leases, name = stage.store.leases, f"smoke/{SERVICE}"
+        lease = await leases.claim(name)
+        assert lease is not None
+        leases.held[name] = (1 + leases.process, lease)
+        assert "runs already" in (await errands_of(stage).smoke(SERVICE)).text
+        leases.held[name] = (-1, lease)
+        assert "passed" in (await errands_of(stage).smoke(SERVICE)).text
 
 
 async def test_without_redis_nothing_is_done() -> None:
