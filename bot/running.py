@@ -291,6 +291,7 @@ class Running:
     async def _depart(self) -> None:
         """Take what has come already, the answer to an order above all; the rest is for the next process."""
         await self.crew.wait(_ORDER, within=_ORDER_AT_LEAVE)
+        self._noted_at = float("-inf")  # to the last position
         self._note(self._handle(self._take_waiting()))
 
     # What the core orders.
