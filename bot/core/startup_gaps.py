@@ -31,7 +31,13 @@ _APART = timedelta(seconds=5)  # two clocks
 
 
 def tell_resumed(turn: Turn, away: timedelta | None, *, clean: bool, now: datetime) -> None:
-    """Told by the state that is saved with it: who is killed again before that has told nothing."""
+    """Told by the state that is saved with it: who is killed again before that has told nothing.
+
+    A failure that was seen waits anew for the rest of its story, which was written meanwhile.
+    """
+    fall = turn.state.fall
+    if fall is not None:
+        fall.since, fall.ended = now, fall.ended and now
     if away is None:
         return
     for member in turn.state.members.values():

@@ -107,6 +107,19 @@ def test_an_absence_is_told_before_the_order_that_nobody_answered() -> None:
     assert "no answer came back (kimi itself went away before the answer came)" in second.sentence
 
 
+def test_a_failure_seen_before_an_absence_waits_for_the_rest_of_its_story() -> None:
+    run = loading()
+    run.observe(GONE)
+    run.pass_time(300)
+    resume(run, 299)
+    run.wait(1)
+    assert run.startup.verdict is None
+    run.systemd("sglang-kimi.service: Main process exited, code=exited, status=3/NOTIMPLEMENTED")
+    run.systemd("sglang-kimi.service: Failed with result 'exit-code'.")
+    run.wait_for_verdict(10)
+    assert "exit status 3" in (run.verdict.cause or "")
+
+
 def test_after_the_verdict_no_absence_is_told() -> None:
     run = Run()
     run.run_to_ready()
