@@ -116,14 +116,17 @@ class SocketMode:
                     # Not awaited: the client answers the close only when it has opened its next connection.
                     asyncio.get_running_loop().call_later(1, _close_later, connection)
 
-    def drop(self, connection: web.WebSocketResponse | None = None) -> None:
-        """Cut one connection, or all, without a closing frame: a lost network."""
+    def drop(self, connection: web.WebSocketResponse | None = None, *, delivered: bool = False) -> None:
+        """Cut one connection, or all, without a closing frame: a lost network.
+
+        `delivered`: what was sent before arrives; a reset would let the other side's kernel forget it.
+        """
         for lost in [connection] if connection is not None else list(self.connections):
             if lost in self.connections:
                 self.connections.remove(lost)
             transport = lost._req.transport if lost._req is not None else None  # noqa: SLF001 - aiohttp has no public way to cut
             if transport is not None:
-                transport.abort()
+                transport.close() if delivered else transport.abort()
 
     async def stop(self) -> None:
         for connection in tuple(self.connections):
@@ -156,7 +159,7 @@ class SocketMode:
         with contextlib.suppress(ConnectionError):
             await connection.send_json(_wrap(envelope_id, envelope))
             if isinstance(fault, DropSocket):
-                self.drop(connection)
+                self.drop(connection, delivered=True)
             return True
         return False
 
