@@ -44,6 +44,9 @@ class Counting:
     def adopt_soon(self) -> None:
         self._count("adopt_soon")
 
+    def prune_soon(self) -> None:
+        self._count("prune_soon")
+
 
 @pytest.fixture
 def counting() -> Counting:
@@ -88,6 +91,13 @@ async def test_a_submission_that_fails_is_tried_again(counting: Counting) -> Non
     schedule.start()
     await until(lambda: counting.counts["tick"] >= 3 and counting.counts["observe"] >= 3)
     schedule.close()
+
+
+async def test_another_job_may_be_added_in_real_seconds(counting: Counting) -> None:
+    schedule = make_schedule(counting, 1000)
+    schedule.add(600, counting.prune_soon)
+    [job] = [job for job in schedule._scheduler.get_jobs() if job.name == "prune_soon"]
+    assert job.trigger.interval.total_seconds() == 600
 
 
 async def test_what_was_never_started_may_be_closed(counting: Counting) -> None:

@@ -129,6 +129,19 @@ async def test_let_go_in_order_is_told_to_the_next(first: Leases, second: Leases
     assert timedelta() <= after.away < timedelta(minutes=1)
 
 
+async def test_what_becomes_of_leases_is_counted(first: Leases, second: Leases, link: RedisLink) -> None:
+    await claimed(first, "op1")
+    given = await claimed(first, "op2")
+    assert first.held == 2
+    await first.let_go(given)
+    await link.ask(link.redis.delete(thread_key("op1", "owner")))  # as it runs out
+    await claimed(second, "op1")
+    await claimed(second, "op2")
+    await first.renew()
+    assert (first.held, first.counts) == (0, {"claimed": 2, "let_go": 1, "lost": 1})
+    assert (second.held, second.counts) == (2, {"taken_over": 1, "claimed": 1})
+
+
 async def test_what_another_has_cannot_be_let_go(link: RedisLink, second: Leases) -> None:
     paused = Leases(link, owner="paused", seconds=0.05)
     before = await claimed(paused)
