@@ -7,6 +7,7 @@ import builtins
 import re
 from typing import TYPE_CHECKING, TypeVar
 
+import structlog
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import (
     AuthenticationError,
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
+log = structlog.get_logger()
+
+# How long a write waits until a replica has it too: it acknowledges within milliseconds, or is not there.
+REPLICA_MILLISECONDS = 200
+_FIRST_PAUSE, _LAST_PAUSE = 1.0, 30.0  # seconds until one of them tries again
 
 # RedisClusterException is none of RedisError.
 REDIS_ERRORS = (RedisError, RedisClusterException, OSError)
@@ -39,6 +45,38 @@ _NO_CLUSTER, _NOT_COVERED, _NO_NODE = (
     "slots are not covered",
     "cannot be connected",
 )
+
+
+class Replicas:
+    """Whether a write to one master waits for a replica: always, until none acknowledged; then now and again.
+
+    An idle Redis ends even the shortest wait a tenth of a second late: not every write could bear that.
+    """
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+        self._behind = False
+        self._pause, self._anew = _FIRST_PAUSE, 0.0
+
+    def ask(self, now: float) -> bool:
+        """Whether the write that goes out now is to wait."""
+        if not self._behind:
+            return True
+        if now < self._anew:
+            return False
+        self._pause, self._anew = min(self._pause * 2, _LAST_PAUSE), now + self._pause
+        return True
+
+    def note(self, acknowledged: int) -> None:
+        behind = acknowledged == 0
+        if behind == self._behind:
+            return
+        self._behind = behind
+        self._pause, self._anew = _FIRST_PAUSE, 0.0
+        if behind:
+            log.warning("redis_replica_behind", master=self._master, milliseconds=REPLICA_MILLISECONDS)
+        else:
+            log.info("redis_replica_caught_up", master=self._master)
 
 
 async def persist(attempt: Callable[[], Awaitable[T]], *, within: float) -> T:

@@ -17,8 +17,8 @@ from redis.exceptions import (
     TimeoutError,  # noqa: A004
 )
 
-from bot.clients.redis_attempts import persist
-from bot.clients.redis_sentinel import REPLICA_MILLISECONDS, tls_options
+from bot.clients.redis_attempts import REPLICA_MILLISECONDS, Replicas, persist
+from bot.clients.redis_sentinel import tls_options
 
 if TYPE_CHECKING:
     from config.redis_url import RedisAddress
@@ -51,6 +51,7 @@ class ClusterClient(RedisCluster):
         self._places = asyncio.Semaphore(connections)
         self._within = timeout * 0.9
         self._refreshed = 0.0
+        self._replicas: dict[str, Replicas] = {}  # by the name of their master
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -130,15 +131,19 @@ class ClusterClient(RedisCluster):
     ) -> Any:
         """Over one connection: ASKING counts for the next command on it, and WAIT for what it wrote."""
         command = PipelineCommand(0, *words, **options)
-        batch = [command]
-        if asking:
-            batch.insert(0, PipelineCommand(0, "ASKING"))
-        if waiting and self.get_replicas():
-            batch.append(PipelineCommand(0, "WAIT", 1, REPLICA_MILLISECONDS))
+        batch = [PipelineCommand(0, "ASKING"), command] if asking else [command]
+        wait = PipelineCommand(0, "WAIT", 1, REPLICA_MILLISECONDS)
+        if waiting and self._replicas_of(node).ask(asyncio.get_running_loop().time()):
+            batch.append(wait)
         await node.execute_pipeline(batch)
+        if isinstance(wait.result, int):
+            self._replicas_of(node).note(wait.result)
         if isinstance(command.result, Exception):
             raise command.result
         return command.result
+
+    def _replicas_of(self, node: ClusterNode) -> Replicas:
+        return self._replicas.setdefault(node.name, Replicas(node.name))
 
     async def _refresh(self, failed: ClusterNode) -> None:
         """Ask the other nodes who has which slot now."""

@@ -6,14 +6,13 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, cast
 
-import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, NoPermissionError, RedisError, ResponseError  # noqa: A004
 
-from bot.clients.redis_attempts import persist
+from bot.clients.redis_attempts import REPLICA_MILLISECONDS, Replicas, persist
 from bot.errors import ConfigurationInvalid
 
 if TYPE_CHECKING:
@@ -24,12 +23,6 @@ if TYPE_CHECKING:
 
     from config.redis_url import RedisAddress
 
-log = structlog.get_logger()
-
-# How long a write waits until a replica has it too: it acknowledges within milliseconds, or is not there.
-# Once none did, each write waits the short while only, until one does again.
-REPLICA_MILLISECONDS = 200
-BEHIND_MILLISECONDS = 5
 _UNASKED_SECONDS = 5.0  # sentinels that did not answer are not asked again before each write
 
 
@@ -80,7 +73,7 @@ class SentinelClient(Redis):
         self.auto_close_connection_pool = True
         self._places = asyncio.Semaphore(connections)
         self._within = timeout * 0.9
-        self._behind = False
+        self._replicas = Replicas(address.place)
         self._unasked_until = 0.0
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
@@ -107,22 +100,23 @@ class SentinelClient(Redis):
             raise
 
     async def _write(self, words: tuple[Any, ...]) -> Any:
-        patience = BEHIND_MILLISECONDS if self._behind else REPLICA_MILLISECONDS
+        waiting = self._replicas.ask(asyncio.get_running_loop().time())
+        batch = [words, ("WAIT", 1, REPLICA_MILLISECONDS)] if waiting else [words]
         connection: SentinelManagedConnection = await self.connection_pool.get_connection()  # type: ignore[no-untyped-call]
         try:
             # WAIT counts what its own connection has written: both go over the same one, in one go.
-            await connection.send_packed_command(connection.pack_commands([words, ("WAIT", 1, patience)]))
-            answer = await _read(connection)
-            acknowledged = await _read(connection)
+            await connection.send_packed_command(connection.pack_commands(batch))
+            answer, *acknowledged = [await _read(connection) for _ in batch]
             served = (connection.host, connection.port)
         finally:
             await self.connection_pool.release(connection)
         if isinstance(answer, ResponseError):
             raise answer
-        if isinstance(acknowledged, int):
-            self._note(behind=acknowledged == 0)
-            if not acknowledged:
-                await self._doubt(served)
+        for number in acknowledged:
+            if isinstance(number, int):
+                self._replicas.note(number)
+        if not any(acknowledged):
+            await self._doubt(served)
         return answer
 
     async def _doubt(self, served: tuple[str, int]) -> None:
@@ -135,21 +129,13 @@ class SentinelClient(Redis):
             return
         try:
             # With another answer than before, it also closes the connections that nobody uses just now.
-            present = await cast("SentinelConnectionPool", self.connection_pool).get_master_address()
+            pool = cast("SentinelConnectionPool", self.connection_pool)
+            present = await pool.get_master_address()  # type: ignore[no-untyped-call]
         except (RedisError, OSError):
             self._unasked_until = now + _UNASKED_SECONDS
             return
         if present != served:
             raise ConnectionError("the master that took it is master no more")
-
-    def _note(self, *, behind: bool) -> None:
-        if behind == self._behind:
-            return
-        self._behind = behind
-        if behind:
-            log.warning("redis_replica_behind", milliseconds=REPLICA_MILLISECONDS)
-        else:
-            log.info("redis_replica_caught_up")
 
     async def describe(self) -> str:
         """Who is the master, and how many stand behind it."""

@@ -196,7 +196,7 @@ async def test_of_redis_it_is_told_what_stands_behind_the_address(
         master = f"master 127.0.0.1:{sentinels.master().port}"
         assert (await made.check())["redis"].words == f"answers; {master}, 1 replica"
         made.environ["KIMI_REDIS_URL"] = redis_cluster.url
-        assert (await made.check())["redis"].words == "answers; Cluster of 3 masters, 0 replicas"
+        assert (await made.check())["redis"].words == "answers; Cluster of 3 masters, 1 replica"
 
 
 async def test_of_a_configuration_that_cannot_be_used_every_fault_is_a_row(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Redis of several servers for tests: a master with a replica and three sentinels, and a Cluster of three."""
+"""Redis of several servers for tests: a master with a replica and three sentinels, and a Cluster of four."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis import Redis
+from redis.crc import key_slot
 from redis.exceptions import RedisError
 
 from bot.practice.redis import find_server
@@ -148,15 +149,19 @@ class SentinelGroup:
 
 
 class RedisCluster:
-    """Three masters, each with a third of the slots, and no replica."""
+    """Three masters, each with a third of the slots; the first has a replica."""
 
     def __init__(self) -> None:
-        options = {
+        options = _QUIET | {
             "cluster-enabled": "yes",
             "cluster-config-file": "nodes.conf",
             "cluster-node-timeout": "1000",
+            "repl-diskless-sync-delay": "0",
+            "repl-ping-replica-period": "600",
         }
-        self.nodes = [Node(port, _QUIET | options) for port in free_ports(3)]
+        *masters, replica = free_ports(4)
+        self.nodes = [Node(port, options) for port in masters]
+        self.replica = Node(replica, options)
         self.url = "cluster://" + ",".join(f"{LOOPBACK}:{node.port}" for node in self.nodes)
         self._moved: dict[int, tuple[Node, Node]] = {}
 
@@ -166,20 +171,28 @@ class RedisCluster:
             first, last = SLOTS * number // 3, SLOTS * (number + 1) // 3 - 1
             node.line.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
             node.line.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-        for node in self.nodes[1:]:
+        self.replica.start()
+        for node in (*self.nodes[1:], self.replica):
             node.line.execute_command("CLUSTER", "MEET", LOOPBACK, self.nodes[0].port)
+        master = self.nodes[0]
+        wait_for(lambda: self.replica.line.execute_command("CLUSTER", "REPLICATE", self._name(master)))
+        # A replica stands on the map once it has got something.
+        key = next(key for key in map(str, range(SLOTS)) if key_slot(key.encode()) < SLOTS // 3)
+        wait_for(lambda: master.line.set(key, 1) and master.line.wait(1, 50))
         wait_for(lambda: all(self._whole(node) for node in self.nodes))
 
     @staticmethod
     def _whole(node: Node) -> bool:
         told: str = node.line.execute_command("CLUSTER", "INFO").decode()
-        return "cluster_state:ok" in told and "cluster_known_nodes:3" in told
+        seen = [len(each[3:]) for each in node.line.execute_command("CLUSTER SLOTS")]
+        return "cluster_state:ok" in told and sorted(seen) == [0, 0, 1]
 
     def empty(self) -> None:
         for slot, (source, _) in list(self._moved.items()):
             self.give(slot, source)
         for node in self.nodes:
             node.line.flushall()
+        wait_for(lambda: all(self._whole(node) for node in self.nodes))
 
     @staticmethod
     def _name(node: Node) -> str:
@@ -226,7 +239,7 @@ class RedisCluster:
             del self._moved[slot]
 
     def remove(self) -> None:
-        for node in self.nodes:
+        for node in (*self.nodes, self.replica):
             node.remove()
 
 

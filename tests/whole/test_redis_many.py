@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.support.redis_many import RedisCluster, SentinelGroup
 
 THREADS = ["op1", "op2", "op3"]
-REPLIES = 40
+REPLIES = 30
 LONG = 60.0  # seconds
 
 

@@ -23,8 +23,9 @@ from redis.exceptions import (
     TimeoutError,  # noqa: A004
     TryAgainError,
 )
+from structlog.testing import capture_logs
 
-from bot.clients.redis_attempts import explain, may_pass, persist
+from bot.clients.redis_attempts import Replicas, explain, may_pass, persist
 
 
 def wrapped(cause: Exception) -> RedisClusterException:
@@ -116,6 +117,18 @@ async def test_what_does_not_pass_is_told_at_once() -> None:
     async with asyncio.timeout(10):
         with pytest.raises(AuthenticationError):
             await persist(attempt, within=3600)
+
+
+def test_once_a_replica_was_late_few_writes_wait_until_one_acknowledges_again() -> None:
+    replicas = Replicas("a:1")
+    assert all(replicas.ask(now) for now in (0.0, 0.1))
+    with capture_logs() as logs:
+        replicas.note(0)
+        waited = [second for second in range(100) if replicas.ask(float(second))]
+        assert waited == [0, 1, 3, 7, 15, 31, 61, 91]
+        replicas.note(1)
+    assert [entry["event"] for entry in logs] == ["redis_replica_behind", "redis_replica_caught_up"]
+    assert all(replicas.ask(now) for now in (100.0, 100.1))
 
 
 @pytest.mark.parametrize(

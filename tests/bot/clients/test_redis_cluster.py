@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.crc import key_slot
 from redis.exceptions import RedisClusterException
+from structlog.testing import capture_logs
 
 from bot.clients.redis_link import RedisLink
 from bot.errors import StoreUnavailable
@@ -34,6 +35,28 @@ async def test_keys_of_all_nodes(redis_cluster: RedisCluster) -> None:
     assert await link.ask(link.redis.exists("x1")) == 1
     assert await link.ask(link.redis.delete("x1")) == 1
     assert await link.ask(link.redis.unlink("x1")) == 0
+    await link.close()
+
+
+async def test_what_a_script_wrote_is_on_the_replica_when_it_returns(redis_cluster: RedisCluster) -> None:
+    link = RedisLink(redis_cluster.url)
+    first = redis_cluster.nodes[0]
+    keys = (f"x{number}" for number in range(1000))
+    key = next(key for key in keys if redis_cluster.owner(key_slot(key.encode())) is first)
+    for number in range(1, 20):
+        before = first.line.info("replication")["master_repl_offset"]
+        assert await link.run(INCREASE, [key]) == number
+        assert first.line.info("replication")["slave0"]["offset"] > before, "acknowledged"
+    await link.close()
+
+
+async def test_a_master_whose_replica_is_late_is_told_once(redis_cluster: RedisCluster) -> None:
+    link = RedisLink(redis_cluster.url, timeout=20)
+    with capture_logs() as logs:
+        await asyncio.gather(*(link.run(INCREASE, [f"x{number}"]) for number in range(60)))
+        for number in range(60):
+            await link.run(INCREASE, [f"x{number}"])
+    assert [entry["event"] for entry in logs] == ["redis_replica_behind"] * 2, "two have none at all"
     await link.close()
 
 

@@ -155,7 +155,7 @@ async def test_wrong_addresses_are_told_with_the_way_out(sentinels: SentinelGrou
         f"redis://127.0.0.1:{alone.port}": "user or password",
     }
     for url, words in wrong.items():
-        link = RedisLink(url, timeout=3 if url.startswith("redis") else 0.5)
+        link = RedisLink(url, timeout=3 if url.startswith("redis") else 0.3)
         with pytest.raises(StoreUnavailable, match=words) as caught:
             await link.describe()
         assert "secret" not in str(caught.value)
