@@ -58,7 +58,9 @@ def read_settings(environ: Mapping[str, str], *, http: bool = False) -> Settings
     api_url = environ.get("SLACK_API_URL") or "https://slack.com/api/"
     if not api_url.startswith(("http://", "https://")):
         faults.append("environment: SLACK_API_URL is no http address; allowed: http://… or https://…")
-    redis_url = environ.get("KIMI_REDIS_URL") or None
+    redis_url = environ.get("KIMI_REDIS_URL") or _from_file(
+        environ.get("KIMI_REDIS_URL_FILE"), "KIMI_REDIS_URL", faults
+    )
     try:
         check_redis_url(redis_url or "redis://")
     except ValueError as error:
@@ -75,7 +77,7 @@ def read_settings(environ: Mapping[str, str], *, http: bool = False) -> Settings
         app_token=_wrap(found["SLACK_APP_TOKEN"]),
         signing_secret=_wrap(found["SLACK_SIGNING_SECRET"]),
         slack_api_url=api_url.rstrip("/") + "/",
-        redis_url=redis_url,
+        redis_url=redis_url or None,
         ping_url=_wrap(ping_url),
     )
 

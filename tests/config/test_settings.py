@@ -55,6 +55,17 @@ def test_every_fault_names_its_variable(environ: dict[str, str], http: bool, fau
         assert found.startswith(f"environment: {expected}")
 
 
+def test_the_address_of_redis_may_stand_in_a_file_too_since_it_may_hold_a_password(tmp_path: Path) -> None:
+    (tmp_path / "url").write_text("rediss://:hush@r:6380/1\n", encoding="utf-8")
+    assert read_settings(GOOD | {"KIMI_REDIS_URL_FILE": str(tmp_path / "url")}).redis_url == (
+        "rediss://:hush@r:6380/1"
+    )
+    both = GOOD | {"KIMI_REDIS_URL_FILE": "/none", "KIMI_REDIS_URL": "redis://r"}
+    assert read_settings(both).redis_url == "redis://r"
+    with pytest.raises(ConfigurationInvalid, match="KIMI_REDIS_URL_FILE names /none"):
+        read_settings(GOOD | {"KIMI_REDIS_URL_FILE": "/none"})
+
+
 def test_the_address_of_the_dead_man_s_switch_is_a_secret(tmp_path: Path) -> None:
     (tmp_path / "url").write_text("https://ping.example/hush-hush\n", encoding="utf-8")
     settings = read_settings(GOOD | {"KIMI_PING_URL_FILE": str(tmp_path / "url")})
