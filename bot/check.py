@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from slack_sdk.web.async_client import AsyncWebClient
 
+    from bot.clients.records import Parked
     from config.services import Configuration, ServiceSection
 
 # Needed by what the bot calls; the manifest asks for the same.
@@ -45,6 +46,7 @@ SCOPES = frozenset(
     }
 )  # fmt: skip
 _PROBE_WITHIN = 25.0
+_MOST_UNDELIVERED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ async def check(path: Path, environ: Mapping[str, str], *, offline: bool) -> lis
     if configuration is None or offline:
         return findings
     if settings is not None:
-        findings.append(await _redis(settings.redis_url or configuration.redis.url))
+        findings.extend(await _redis(settings.redis_url or configuration.redis.url))
         findings.extend(await _slack(configuration, settings))
     hosts = {name: Host(HostName(name), section) for name, section in configuration.hosts.items()}
     try:
@@ -103,16 +105,34 @@ def _settings(environ: Mapping[str, str], findings: list[Finding]) -> Settings |
         return None
 
 
-async def _redis(url: str) -> Finding:
+async def _redis(url: str) -> list[Finding]:
     try:
         store = await Store.open(url)
         try:
             words = await store.link.describe()
+            parked = await store.parked()
         finally:
             await store.close()
     except (ConfigurationInvalid, StoreUnavailable) as error:
-        return Finding("redis", good=False, words=str(error))
-    return Finding("redis", good=True, words=words)
+        return [Finding("redis", good=False, words=str(error))]
+    return [Finding("redis", good=True, words=words), *_undelivered(parked)]
+
+
+def _undelivered(parked: Sequence[Parked]) -> list[Finding]:
+    """What Slack has refused for good, the newest first; none of it is wrong any more by itself."""
+    newest = sorted(parked, key=lambda entry: entry.at, reverse=True)
+    findings = [
+        Finding(
+            f"undelivered {place}",
+            good=True,
+            words=f"{entry.at:%Y-%m-%d %H:%M} UTC, {entry.code}: {' '.join(entry.outgoing.text.split())}",
+        )
+        for place, entry in enumerate(newest[:_MOST_UNDELIVERED], start=1)
+    ]
+    if len(newest) > _MOST_UNDELIVERED:
+        words = f"{len(newest) - _MOST_UNDELIVERED} older ones: kimi's log has each as message_parked"
+        findings.append(Finding("undelivered", good=True, words=words))
+    return findings
 
 
 async def _slack(configuration: Configuration, settings: Settings) -> list[Finding]:
@@ -129,6 +149,8 @@ async def _slack(configuration: Configuration, settings: Settings) -> list[Findi
     words = f"add {', '.join(missing)} and reinstall the app" if missing else "all there"
     findings.append(Finding("slack scopes", good=not missing, words=words))
     channels = dict.fromkeys(map(configuration.channel_of, configuration.services))
+    if configuration.slack.fallback_channel is not None:
+        channels.setdefault(configuration.slack.fallback_channel)
     findings.extend([await _channel(client, channel) for channel in channels])
     return findings
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.__main__ import MANIFEST
 from bot.check import SCOPES, Finding, check, render_findings
+from bot.clients.records import Parked
+from bot.clients.store import Store
 from bot.clock import Clock
 from bot.practice.host import PracticeHost
 from bot.practice.scenarios import SCENARIOS
 from tests.support.commands import slack_environment, workspace, write_configuration
+from tests.support.outgoing import BEGAN, root
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,6 +28,7 @@ EXAMPLE = Path(__file__).parents[2] / "config" / "kimi.example.toml"
 TOML = """
 [slack]
 channel = "C0OPS"
+{slack_keys}
 
 [access]
 channels = ["C0OPS"]
@@ -52,6 +57,7 @@ class Bench:
         self.slack, self.host, self._folder = slack, host, folder
         self.environ = slack_environment(slack, redis_url) | {"ENGINE_KEY": "sk-of-the-engine"}
         self.unit = host.unit_name
+        self.slack_keys = ""  # lines of the table of Slack
         self.more = ""  # lines of the service's table
 
     async def check(self) -> dict[str, Finding]:
@@ -61,6 +67,7 @@ class Bench:
             known=self.host.known_hosts,
             unit=self.unit,
             url=self.host.engine_url,
+            slack_keys=self.slack_keys,
         )
         text += self.more
         path = write_configuration(self._folder, text=text)
@@ -99,6 +106,36 @@ async def test_where_all_is_right_every_row_says_so(tmp_path: Path, redis_url: s
         assert findings["service kimi-k2.5"].words == "serves kimi-k2.5"
         assert not [command for command in made.host.commands if "--no-block" in command[:4]]
         assert made.slack.refusals == []
+
+
+async def test_the_fallback_channel_is_looked_at_too(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url) as made:
+        made.slack_keys = 'fallback_channel = "C0NOWHERE"'
+        assert await made.wrong() == {
+            "channel C0NOWHERE": (
+                "Slack answered channel_not_found to conversations.info: invite the bot with /invite"
+            )
+        }
+
+
+async def test_what_slack_has_refused_is_shown_the_newest_first(tmp_path: Path, redis_url: str) -> None:
+    store = await Store.open(redis_url)
+    for number in range(7):
+        name = f"op{number}"
+        message = root(f"restarting\nfor the {number}. time", thread=name)
+        at = BEGAN + timedelta(hours=number)
+        parked = Parked(outgoing=message, method="chat.postMessage", code="is_archived", at=at)
+        await store.enqueue([message])
+        claim = await store.queue.claim(name, "me", 5)
+        assert claim is not None
+        await store.queue.park(claim, "me", parked)
+    await store.close()
+    async with bench(tmp_path, redis_url) as made:
+        told = {name: found for name, found in (await made.check()).items() if "undelivered" in name}
+        assert all(found.good for found in told.values())
+        assert list(told) == [*(f"undelivered {place}" for place in range(1, 6)), "undelivered"]
+        assert told["undelivered 1"].words == "2026-05-30 05:49 UTC, is_archived: restarting for the 6. time"
+        assert told["undelivered"].words.startswith("2 older ones")
 
 
 async def test_what_is_wrong_on_the_host_is_said_with_its_remedy(tmp_path: Path, redis_url: str) -> None:
@@ -201,7 +238,9 @@ async def test_of_redis_it_is_told_what_stands_behind_the_address(
 
 async def test_of_a_configuration_that_cannot_be_used_every_fault_is_a_row(tmp_path: Path) -> None:
     text = TOML.replace('model = "kimi-k2.5"', 'model = "kimi-k2.5"\nengine = "mystery"')
-    filled = text.format(port=22, identity="/k", known="/h", unit="a.service", url="http://127.0.0.1:1")
+    filled = text.format(
+        port=22, identity="/k", known="/h", unit="a.service", url="http://127.0.0.1:1", slack_keys=""
+    )
     findings = await check(write_configuration(tmp_path, text=filled), {}, offline=True)
     assert [found.good for found in findings] == [False, False]
     assert "mystery" in findings[0].words
