@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from bot.baselines import read_last, read_usual
-from bot.clients.records import Operation
+from bot.clients.records import Holder, Operation
 from bot.core.events import Member, PhaseId, UnitState, Verb
 from bot.core.journal import Position
 from bot.core.marker import Marker
@@ -18,6 +18,8 @@ from bot.places import places_of
 from bot.running import PLAN, STATE, Running
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bot.clients.leases import Lease
     from bot.core.events import OperationId
     from bot.core.request import Request
@@ -58,6 +60,10 @@ async def costs(ground: Ground, request: Request) -> bool:
     except TimeoutError:
         return False
     return answer.health == 200  # noqa: PLR2004 - HTTP's own number
+
+
+def holder_of(request: Request, identity: OperationId, *, now: datetime) -> Holder:
+    return Holder(operation=identity, service=request.service, verb=request.verb, by=request.by, since=now)
 
 
 async def make_plan(

@@ -17,7 +17,7 @@ from bot.core.words import end_sentence
 from bot.errors import HostError
 
 if TYPE_CHECKING:
-    from bot.clients.records import Past
+    from bot.clients.records import Holder, Past
     from bot.core.actions import StartupView
     from bot.ground import Ground
     from bot.sources import Link
@@ -53,6 +53,20 @@ async def look(
         held=held,
         last=last,
         problem=None if startup else problem,
+    )
+
+
+async def describe(ground: Ground, holder: Holder) -> Held:
+    """Who has a service, since when, and what for. Raises StoreUnavailable."""
+    address = await ground.store.address(holder.operation)
+    return Held(
+        operation=holder.operation,
+        service=holder.service,
+        verb=holder.verb,
+        by=holder.by,
+        age=ground.clock.now() - holder.since,
+        headline=holder.headline,
+        link=address.permalink if address else None,
     )
 
 

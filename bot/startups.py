@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.adoption import NOT_BEGUN, abandon, adopt, view_of
-from bot.clients.records import Holder, Mail
+from bot.clients.records import Mail
 from bot.core.events import OperationId
 from bot.core.request import (
     Busy,
@@ -28,9 +28,9 @@ from bot.errors import CommandRefused, HostError, Leaving, OwnershipLost, StoreU
 from bot.ground import Ground
 from bot.logs import Place, send_logs
 from bot.messages import root_message
-from bot.planning import costs, make_plan, observe, prepare
+from bot.planning import costs, holder_of, make_plan, observe, prepare
 from bot.running import Running
-from bot.standing import look
+from bot.standing import describe, look
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -98,19 +98,7 @@ class Startups:
     async def held(self, service: ServiceName) -> Held | None:
         """Who has the service now, since when, and what for."""
         holder = await self.ground.store.holder(service)
-        return None if holder is None else await self._describe(holder)
-
-    async def _describe(self, holder: Holder) -> Held:
-        address = await self.ground.store.address(holder.operation)
-        return Held(
-            operation=holder.operation,
-            service=holder.service,
-            verb=holder.verb,
-            by=holder.by,
-            age=self.ground.clock.now() - holder.since,
-            headline=holder.headline,
-            link=address.permalink if address else None,
-        )
+        return None if holder is None else await describe(self.ground, holder)
 
     async def _supersede(self, held: Held, request: Request) -> bool:
         """Ask it to end, whichever process carries it out, and wait until its record is closed."""
@@ -149,40 +137,57 @@ class Startups:
     ) -> RequestAnswer:
         if self._leaving:
             raise Leaving("kimi is being stopped; what was asked goes on in the next process")
-        store = self.ground.store
+        if identity in self.owned:  # the same request, heard twice
+            return Started(identity)
         self.owned.add(identity)  # or this very process would adopt it
         try:
-            lease = await self._claim(identity)
-            if lease is None:
-                self.owned.discard(identity)
-                return Started(identity)
-            holder = Holder(
-                operation=identity,
-                service=request.service,
-                verb=request.verb,
-                by=request.by,
-                since=self.ground.clock.now(),
-            )
-            other = await store.take(holder)
-            if other is not None:
-                await self._let_go(lease)
-                return Busy(await self._describe(other))
-            plan = await make_plan(self.ground, request, identity=identity, units=units)
-            running = prepare(self.ground, plan, links=links, lease=lease)
-            root = root_message(running.startup.view(plan.began), channel=running.operation.channel)
-            created = await store.create(running.operation, [root], lease=lease)
+            return await self._try_to_begin(request, identity, links=links, units=units)
         except asyncio.CancelledError:
             self.owned.discard(identity)  # whoever goes on with the request finds what there is of it
             raise
+        except OwnershipLost:
+            # It slept meanwhile, and another process goes on with this very request, or has done so.
+            self.owned.discard(identity)
+            await self._free_if_over(request.service, identity)
+            return Started(identity)
         except Exception:
             self.ground.tasks.spawn(f"undo {request.service}", self._undo(request.service, identity))
             raise
+
+    async def _try_to_begin(
+        self,
+        request: Request,
+        identity: OperationId,
+        *,
+        links: dict[Member, Link],
+        units: dict[Member, UnitState],
+    ) -> RequestAnswer:
+        lease = await self._claim(identity)
+        if lease is None:
+            self.owned.discard(identity)
+            return Started(identity)
+        other = await self.ground.store.take(holder_of(request, identity, now=self.ground.clock.now()))
+        if other is not None:
+            await self._let_go(lease)
+            return Busy(await describe(self.ground, other))
+        plan = await make_plan(self.ground, request, identity=identity, units=units)
+        running = prepare(self.ground, plan, links=links, lease=lease)
+        root = root_message(running.startup.view(plan.began), channel=running.operation.channel)
+        created = await self.ground.store.create(running.operation, [root], lease=lease)
         self.ground.outbox.wake()
-        if not created or self._leaving:
-            await self._let_go(lease)  # another beginning of the same request: adopted with the next look
-        else:
+        if created and not self._leaving:
             self._carry(running)
+            return Started(identity)
+        if not created:
+            await self._free_if_over(request.service, identity)
+        await self._let_go(lease)  # it is adopted with the next look
         return Started(identity)
+
+    async def _free_if_over(self, service: ServiceName, identity: OperationId) -> None:
+        """The lock that was taken too late is nobody's."""
+        saved = await self.ground.store.operation(identity)
+        if saved is not None and saved.closed is not None:
+            await self.ground.store.release(service, identity)
 
     async def _claim(self, identity: OperationId) -> Lease | None:
         """None: another process began the same request."""

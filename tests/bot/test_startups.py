@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from bot.core.actions import Pace
 from bot.core.events import ChannelId, OperationId, UserId, Verb
 from bot.core.journal import Position
-from bot.core.request import Busy, Declined, NeedsConfirmation, Standing, Started
-from bot.errors import HostUnreachable, PermissionRefused, StoreUnavailable
+from bot.core.request import Busy, Declined, NeedsConfirmation, Standing, Started, operation_of
+from bot.errors import HostUnreachable, Leaving, PermissionRefused, StoreUnavailable
 from tests.support.carriers import (
     CLOSED,
     DEAD,
@@ -32,6 +32,9 @@ from tests.support.carriers import (
 from tests.support.configurations import ALICE, BOB, OPS
 from tests.support.outgoing import holder
 from tests.support.outgoing import operation as make_operation
+
+if TYPE_CHECKING:
+    from bot.clients.records import Holder
 
 pytestmark = pytest.mark.looptime
 GONE = HostUnreachable("llm-two", "llm-two: no connection: refused")
@@ -309,3 +312,55 @@ async def test_logs_of_a_host_that_refuses_are_its_words() -> None:
         assert told is not None
         assert "not handed over within 60 s" in told
     assert stage.store.queued == {}
+
+
+# ---- one thing asked, however often ------------------------------------------------------------------
+
+
+async def test_the_same_request_heard_again_is_the_same_operation() -> None:
+    async with backstage() as stage:
+        request = ask(confirmed=True, token="Ev1")
+        answers = await asyncio.gather(*(stage.startups.request(request) for _ in range(3)))
+        [operation] = {answer.operation for answer in answers if isinstance(answer, Started)}
+        assert len(answers) == 3
+        await stage.closed(stage.startups.running[operation])
+        assert await stage.startups.request(request) == Started(operation)
+    assert len(stage.host.orders) == 1
+
+
+async def test_a_request_whose_process_died_with_the_lock_alone_goes_on_in_the_next() -> None:
+    async with backstage() as stage:
+        identity = operation_of("Ev1")
+        assert await stage.store.leases.claim(identity) is not None
+        assert await stage.store.take(holder(identity)) is None
+        await stage.crash()
+        answer = await stage.startups.request(ask(confirmed=True, token="Ev1"))
+        assert answer == Started(identity)
+        assert (await stage.closed(stage.startups.running[identity])).verdict == "healthy"
+    assert len(stage.host.orders) == 1
+
+
+async def test_who_slept_while_another_process_did_it_all_takes_nothing_and_is_no_error() -> None:
+    async with backstage() as stage:
+        identity = operation_of("Ev1")
+        take = stage.store.take
+
+        async def sleep_long(holder: Holder) -> Holder | None:
+            done = make_operation(identity, closed=stage.clock.now(), verdict="healthy")
+            stage.store.leases.steal(identity)
+            stage.store.operations[identity] = done
+            return await take(holder)
+
+        stage.store.take = sleep_long  # type: ignore[method-assign]
+        assert await stage.startups.request(ask(confirmed=True, token="Ev1")) == Started(identity)
+        await asyncio.sleep(20)
+        assert (stage.store.holders, stage.startups.running, stage.startups.owned) == ({}, {}, set())
+    assert stage.host.orders == []
+
+
+async def test_a_request_that_meets_a_process_on_its_way_out_is_not_begun_there() -> None:
+    async with backstage() as stage:
+        await stage.startups.hand_over()
+        with pytest.raises(Leaving):
+            await stage.startups.request(ask(confirmed=True))
+        assert (stage.store.holders, stage.store.operations) == ({}, {})

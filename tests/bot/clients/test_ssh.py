@@ -15,6 +15,7 @@ from bot.errors import (
     CommandTimedOut,
     HostError,
     HostUnreachable,
+    OwnershipLost,
     PermissionRefused,
     UnitCommandFailed,
     UnitUnknown,
@@ -148,6 +149,36 @@ async def test_no_connection_means_not_sent(tmp_path: Path) -> None:
     with pytest.raises(HostUnreachable) as caught:
         await host.change(UNIT, Verb.RESTART, scope="system")
     assert not caught.value.sent
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_an_order_is_asked_about_once_more_when_the_session_stands(
+    tmp_path: Path, *, allowed: bool
+) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers["sudo"] = Said()
+        await host.check_sudo(UNIT, Verb.RESTART, scope="system")
+        server.commands.clear()
+        logins: list[int] = []
+
+        def check() -> None:
+            logins.append(server.logins)
+            if not allowed:
+                raise OwnershipLost("another process has it")
+
+        async def change() -> None:
+            await host.change(UNIT, Verb.RESTART, scope="system", check=check)
+
+        if allowed:
+            await change()
+        else:
+            with pytest.raises(OwnershipLost):
+                await change()
+        assert logins == [1]  # the connection was there already
+        assert len(server.commands) == int(allowed)
+        server.answers["systemctl show"] = Said(SHOWN)
+        await host.show(UNIT, scope="system")  # the connection is as good as before
+        assert server.logins == 1
 
 
 async def test_show_asks_once_and_reads_what_is_there(tmp_path: Path) -> None:
