@@ -56,8 +56,8 @@ class Looks:
             self.crew.once(f"unit {link.member}", partial(sources.observe_unit, link, self.crew.inbox))
 
     def probe(self) -> None:
-        probe = self.ground.probes[self.service]
-        self.crew.once("probe", partial(sources.ask_engine, probe, self.crew.inbox))
+        probe, asked = self.ground.probes[self.service], self.ground.clock.now()
+        self.crew.once("probe", partial(sources.ask_engine, probe, self.crew.inbox, asked=asked))
 
     def sample(self) -> None:
         at, model = self.ground.clock.now(), self.startup.state.weights

@@ -234,8 +234,8 @@ async def look_at_setup(link: Link, inbox: Inbox, *, redactor: Redactor) -> None
     await inbox.put(Piece((SetupSeen(link.member, setup),)))
 
 
-async def ask_engine(probe: Probe, inbox: Inbox) -> None:
-    await inbox.put(Piece((ProbeAnswered(await probe.check()),)))
+async def ask_engine(probe: Probe, inbox: Inbox, *, asked: datetime) -> None:
+    await inbox.put(Piece((ProbeAnswered(await probe.check(), asked),)))
 
 
 async def run_smoke(probe: Probe, inbox: Inbox, *, redactor: Redactor) -> None:

@@ -265,7 +265,10 @@ class SetupSeen:
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswered:
+    """`asked`: by our clock, before the first question went out; None where nobody noted it."""
+
     answer: ProbeAnswer
+    asked: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

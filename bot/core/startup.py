@@ -200,7 +200,7 @@ class Startup:
             case EvidenceSampled() | SetupSeen():
                 self._take_look(event, now)
             case ProbeAnswered():
-                take_answer(turn, event.answer, now)
+                take_answer(turn, event.answer, now, asked=event.asked)
             case SmokeFinished():
                 take_smoke(turn, event.result, now)
             case Ticked():

@@ -233,6 +233,7 @@ def _take_start(turn: Turn, fact: StartSeen, now: datetime) -> None:
     at = fact.at or host_now(turn.state, now)
     if fact.again and len(turn.state.members) == 1:
         turn.forget_run()
+    turn.state.proof.renewed = now
     if all(member.invocation is not None for member in turn.state.members.values()):
         turn.end_phase(PhaseId.STOPPING, at, now)
     if all(record.phase is not PhaseId.PROCESS for record in turn.tracker.phases()):

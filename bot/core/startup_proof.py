@@ -50,8 +50,12 @@ def probe(turn: Turn, now: datetime, *, every: timedelta = timedelta()) -> None:
     turn.order(ProbeNow())
 
 
-def take_answer(turn: Turn, answer: ProbeAnswer, now: datetime) -> None:
+def take_answer(turn: Turn, answer: ProbeAnswer, now: datetime, *, asked: datetime | None = None) -> None:
+    """What was asked before the watched start began may have been answered by the process before it."""
     proof = turn.state.proof
+    if asked is not None and proof.renewed is not None and asked < proof.renewed:
+        proof.out = False
+        return
     turn.changed = turn.changed or answer != proof.answer
     proof.answer, proof.answered, proof.out = answer, now, False
     proof.foreign = proof.foreign + 1 if proof.said is not None and is_foreign(answer) else 0

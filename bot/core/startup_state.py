@@ -139,6 +139,7 @@ class Proof:
     said_on_host: datetime | None = None
     asked: datetime | None = None  # when a probe was last ordered
     out: bool = False  # it was not answered yet
+    renewed: datetime | None = None  # when the newest start was first seen; our clock
     answer: ProbeAnswer | None = None
     answered: datetime | None = None
     foreign: int = 0  # answers in a row, since the log said ready, from a socket of another process

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -236,9 +237,10 @@ async def test_a_quiet_journal_that_is_followed_again_is_restored_by_an_observat
 
 async def test_the_engine_s_answers_are_facts() -> None:
     wire, probe = make_wire(), ScriptedProbe()
-    await sources.ask_engine(cast("Probe", probe), wire.inbox)
+    asked = datetime(2026, 5, 1, tzinfo=UTC)
+    await sources.ask_engine(cast("Probe", probe), wire.inbox, asked=asked)
     await sources.run_smoke(cast("Probe", probe), wire.inbox, redactor=Redactor())
-    assert wire.inbox.get_nowait() == Piece((ProbeAnswered(UP),))
+    assert wire.inbox.get_nowait() == Piece((ProbeAnswered(UP, asked),))
     assert wire.inbox.get_nowait() == Piece((SmokeFinished(probe.result),))
 
 

@@ -96,6 +96,17 @@ def test_no_ready_line_is_needed_where_the_probe_says_so() -> None:
     assert run.startup.verdict is Verdict.HEALTHY
 
 
+def test_what_the_old_process_answered_proves_nothing_of_the_new_one() -> None:
+    run = Run(make_plan())
+    run.answer = None
+    before = run.now
+    run.start_process()
+    run.tell(ProbeAnswered(UP, asked=before))
+    assert run.orders(RunSmoke) == []
+    run.tell(ProbeAnswered(UP, asked=run.now))
+    assert len(run.orders(RunSmoke)) == 1
+
+
 @pytest.mark.parametrize(
     "answer",
     [
