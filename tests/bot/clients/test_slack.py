@@ -111,16 +111,36 @@ async def test_killed_at_any_point(own_redis: RedisServer) -> None:
         assert len(slack.files) == points + 1
 
 
-async def _live_and_die(slack: PracticeSlack, url: str, channel: str, point: int | None) -> int:
+async def test_killed_at_any_point_while_a_refused_thread_is_told_elsewhere(own_redis: RedisServer) -> None:
+    async with open_slack() as slack:
+        points = await _live_and_die(slack, f"{own_redis.url}?db=0", "C0NOWHERE", None, fallback="C0WHOLE")
+        assert points >= 80
+        points = min(points, 126)  # each has a database of its own
+        lives = (
+            _live_and_die(slack, f"{own_redis.url}?db={point + 1}", "C0NOWHERE", point, fallback=f"C0{point}")
+            for point in range(points)
+        )
+        await asyncio.gather(*lives)
+        for channel in ("C0WHOLE", *(f"C0{point}" for point in range(points))):
+            (found,) = slack.channel_messages(channel)
+            alert, *told = slack.thread(channel, found.ts)
+            assert alert.plain.endswith("healthy"), channel
+            assert [message.text for message in told] == ["reply 1", "3 lines, 1 secret masked", "reply 3"]
+        assert len(slack.files) == points + 1
+
+
+async def _live_and_die(
+    slack: PracticeSlack, url: str, channel: str, point: int | None, *, fallback: str | None = None
+) -> int:
     """One process that dies at the point, then one that lives; how many points there were."""
     store = await Store.open(url)
-    slack.add_channel(channel, channel)
+    slack.add_channel(fallback or channel, channel)
     messages = [root(), reply(1), upload(2), reply(3), edit("healthy")]
     here = [message.model_copy(update={"channel": channel}) for message in messages]
     await store.save(operation(), here, {"op1:2": b"log"})
     stage = Stage(slack, store)
     timing = Timing(lease=0.4, poll=0.05, settle=0.02)
-    mortal = Mortal(stage.idle_outbox(timing=timing), point)
+    mortal = Mortal(stage.idle_outbox(timing=timing, fallback=fallback), point)
     running = asyncio.create_task(mortal.outbox.run())
     drained = asyncio.create_task(mortal.outbox.drain(PATIENCE))
     died = asyncio.create_task(mortal.died.wait())
@@ -128,7 +148,7 @@ async def _live_and_die(slack: PracticeSlack, url: str, channel: str, point: int
     for task in (running, died, drained):
         await kill(task)
     mortal.revive()
-    async with stage.outbox(timing=timing) as outbox:
+    async with stage.outbox(timing=timing, fallback=fallback) as outbox:
         assert await outbox.drain(30)
     await store.close()
     return mortal.passed
