@@ -35,6 +35,7 @@ from bot.errors import CommandTimedOut, HostError, HostUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
+    from datetime import datetime
 
     from bot.clients.probe import Probe
     from bot.core.redact import Redactor
