@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis import Redis
 from redis.crc import key_slot
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from bot.practice.redis import find_server
 from tests.support.redis import PATIENCE
@@ -46,7 +46,10 @@ def free_ports(count: int) -> list[int]:
 class Node:
     """One server process on a loopback port, with a folder for its files."""
 
-    def __init__(self, port: int, options: dict[str, str], *words: str) -> None:
+    def __init__(
+        self, port: int, options: dict[str, str], *words: str, password: str = "", certificate: str = ""
+    ) -> None:
+        """`certificate`: a file with the key too; then it speaks TLS alone."""
         self.port = port
         self.folder = Path(tempfile.mkdtemp(prefix="kimi-node-"))
         lines = {"port": str(port), "dir": str(self.folder), "logfile": str(self.folder / "log")} | options
@@ -54,7 +57,14 @@ class Node:
         self._file.write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
         self._words = words
         self._process: subprocess.Popen[bytes] | None = None
-        self.line: Any = Redis(LOOPBACK, port, socket_timeout=PATIENCE)  # what tests ask it themselves
+        tls: dict[str, Any] = {"ssl": True, "ssl_ca_certs": certificate} if certificate else {}
+        # What tests ask it themselves.
+        self.line: Any = Redis(LOOPBACK, port, socket_timeout=PATIENCE, password=password or None, **tls)
+        if password:
+            self.write(f'requirepass "{password}"')
+        if certificate:
+            files = [f"tls-{name}-file {certificate}" for name in ("cert", "key", "ca-cert")]
+            self.write("port 0", f"tls-port {port}", "tls-auth-clients no", "tls-replication yes", *files)
 
     def write(self, *lines: str) -> None:
         with self._file.open("a") as file:
@@ -92,15 +102,21 @@ class Node:
 class SentinelGroup:
     """Two servers, and three sentinels that know each other from the start: their greetings take seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, password: str = "", sentinel_password: str = "", certificate: str = "") -> None:
         master, replica, *watching = free_ports(5)
         # No pings of its own: what goes to the replica is what a test has written.
         options = _QUIET | {"repl-diskless-sync-delay": "0", "repl-ping-replica-period": "600"}
         self.servers = [
-            Node(master, options),
-            Node(replica, options | {"replicaof": f"{LOOPBACK} {master}"}),
+            Node(port, options, password=password, certificate=certificate) for port in (master, replica)
         ]
-        self.sentinels = [Node(port, {"bind": LOOPBACK}, "--sentinel") for port in watching]
+        self.servers[1].write(f"replicaof {LOOPBACK} {master}")
+        if password:
+            for node in self.servers:
+                node.write(f'masterauth "{password}"')
+        self.sentinels = [
+            Node(port, {"bind": LOOPBACK}, "--sentinel", password=sentinel_password, certificate=certificate)
+            for port in watching
+        ]
         names = [secrets.token_hex(20) for _ in self.sentinels]
         for own, node in enumerate(self.sentinels):
             node.write(
@@ -109,6 +125,8 @@ class SentinelGroup:
                 f"sentinel down-after-milliseconds {MASTER} 400",
                 f"sentinel failover-timeout {MASTER} 2000",
                 f"sentinel known-replica {MASTER} {LOOPBACK} {replica}",
+                *([f'sentinel auth-pass {MASTER} "{password}"'] if password else []),
+                *([f'sentinel sentinel-pass "{sentinel_password}"'] if sentinel_password else []),
             )
             for other, each in enumerate(self.sentinels):
                 if other != own:
@@ -123,7 +141,8 @@ class SentinelGroup:
         wait_for(lambda: self.servers[0].line.set("ready", 1) and self.servers[0].line.wait(1, 50))
         for node in self.sentinels:
             node.start()
-            node.line.execute_command("SENTINEL", "DEBUG", *_SWIFT)
+            with contextlib.suppress(ResponseError):  # Redis 6 has no such thing, and takes longer
+                node.line.execute_command("SENTINEL", "DEBUG", *_SWIFT)
         wait_for(lambda: all(self._sees(node) for node in self.sentinels))
 
     @staticmethod
@@ -168,8 +187,8 @@ class RedisCluster:
     def start(self) -> None:
         for number, node in enumerate(self.nodes):
             node.start()
-            first, last = SLOTS * number // 3, SLOTS * (number + 1) // 3 - 1
-            node.line.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            slots = range(SLOTS * number // 3, SLOTS * (number + 1) // 3)
+            node.line.execute_command("CLUSTER", "ADDSLOTS", *slots)
             node.line.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         self.replica.start()
         for node in (*self.nodes[1:], self.replica):

@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from bot.clients.redis_link import RedisLink
 from bot.clients.redis_sentinel import SentinelClient
 from bot.errors import StoreUnavailable
+from bot.practice.redis import find_server
 from config.redis_url import parse_redis_url
 from tests.support.outbox import until
-from tests.support.redis_many import LOOPBACK, MASTER, Node, free_ports
+from tests.support.redis_many import LOOPBACK, MASTER, Node, SentinelGroup, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from structlog.typing import EventDict
-
-    from tests.support.redis_many import SentinelGroup
 
 INCREASE = "return redis.call('INCR', KEYS[1])"
 READ = "return redis.call('GET', KEYS[1])"
@@ -160,3 +167,49 @@ async def test_wrong_addresses_are_told_with_the_way_out(sentinels: SentinelGrou
             await link.describe()
         assert "secret" not in str(caught.value)
         await link.close()
+
+
+def write_certificate(path: Path) -> None:
+    """Self-signed, of the loopback address, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "redis")])
+    began = datetime.now(UTC) - timedelta(hours=1)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK))])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(began)
+        .not_valid_after(began + timedelta(days=1))
+        .add_extension(address, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(certificate.public_bytes(Encoding.PEM) + private)
+
+
+@pytest.mark.skipif(
+    b"tls-cert-file" not in find_server().read_bytes(), reason="this Redis was built without TLS"
+)
+async def test_tls_and_passwords_of_both_kinds(tmp_path: Path) -> None:
+    pem = tmp_path / "redis.pem"
+    write_certificate(pem)
+    group = SentinelGroup(password="p@:/w", sentinel_password="s w", certificate=str(pem))
+    try:
+        await asyncio.to_thread(group.start)
+        listed = group.url.removeprefix("sentinel://")
+        query = f"sentinel_password=s%20w&ssl_ca_certs={pem}"
+        link = RedisLink(f"sentinels://:p%40%3A%2Fw@{listed}/3?{query}")
+        assert await link.run(INCREASE, ["x"]) == 1
+        assert "db3" in group.master().line.info("keyspace")
+        await link.close()
+        wrong = {
+            f"sentinels://{listed}?ssl_ca_certs={pem}": "sentinel_password=",
+            f"sentinels://:secret@{listed}?{query}": "user or password",
+            f"sentinels://:secret@{listed}?sentinel_password=s%20w": "SENTINEL MASTERS",
+        }
+        for url, words in wrong.items():
+            link = RedisLink(url, timeout=1)
+            with pytest.raises(StoreUnavailable, match=words):
+                await link.describe()
+            await link.close()
+    finally:
+        group.remove()
