@@ -1,16 +1,17 @@
-"""The operations of this process: begins them, adopts those that nobody carries out, answers for all."""
+"""What people ask of startups: begun here, told wherever they are carried out."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.adoption import NOT_BEGUN, abandon, adopt, view_of
+from bot.adoption import NOT_BEGUN, abandon, view_of
+from bot.carrying import Carrying
 from bot.clients.records import Mail
 from bot.core.events import OperationId
 from bot.core.request import (
@@ -25,11 +26,9 @@ from bot.core.request import (
     operation_of,
 )
 from bot.errors import CommandRefused, HostError, Leaving, OwnershipLost, StoreUnavailable
-from bot.ground import Ground
 from bot.logs import Place, send_logs
 from bot.messages import root_message
 from bot.planning import costs, holder_of, make_plan, observe, prepare
-from bot.running import Running
 from bot.standing import describe, look
 
 if TYPE_CHECKING:
@@ -45,26 +44,13 @@ log = structlog.get_logger()
 _HANDOVER = 30.0  # real seconds the superseded operation has to end
 _HANDOVER_POLL = 0.1
 _UNDO_RETRY = 1.0  # real seconds
-_LEAVE_WITHIN = 3.5  # real seconds a clean stop gives each operation to come to a point where it can be left
 _OWN_POLL = 0.5
 _OWN_WITHIN = 15.0  # real seconds until a process that died amid the same request no longer owns it
 
 
 @dataclass(slots=True)
-class Startups:
-    """`running`: what this process carries out, by operation. `owned`: with it, what begins and what ends."""
-
-    ground: Ground
-    running: dict[OperationId, Running] = field(default_factory=dict)
-    owned: set[OperationId] = field(default_factory=set)
-    _strange: set[str] = field(default_factory=set)  # services that are told of in the log already
-    _carriers: set[asyncio.Task[None]] = field(default_factory=set)
-    _adopting: asyncio.Task[int] | None = None
-    _leaving: bool = False
-
-    def __post_init__(self) -> None:
-        self.ground.store.leases.subscribe_lost(self._lose)
-        self.ground.store.subscribe_mail(self._hear)
+class Startups(Carrying):
+    """What people ask for, and what they are told."""
 
     async def request(self, request: Request) -> RequestAnswer:
         """Begin what a person asked for, or say why not. StoreUnavailable, Leaving: nothing was done."""
@@ -225,128 +211,7 @@ class Startups:
         await store.release(service, identity)
         await store.leases.let_go(lease)
 
-    # What is carried out.
-
-    def _carry(self, running: Running) -> None:
-        identity = running.operation.operation
-        self.running[identity] = running
-        name = f"startup {running.operation.service}"
-        task = self.ground.tasks.spawn(name, self._run(running))
-        self._carriers.add(task)
-        task.add_done_callback(self._carriers.discard)
-
-    async def _run(self, running: Running) -> None:
-        identity = running.operation.operation
-        try:
-            try:
-                await running.run()
-            except Exception:
-                # A fault of ours must neither hold the service for ever nor let the thread fall silent.
-                log.exception("startup_broke", operation=identity)
-                await running.give_up()
-            finally:
-                self.running.pop(identity, None)
-            await running.settle()
-            running.stop()
-            await self._let_go(running.ledger.lease)
-        finally:
-            running.stop()
-            self.owned.discard(identity)
-
-    async def _let_go(self, lease: Lease) -> None:
-        with contextlib.suppress(StoreUnavailable):  # else it runs out by itself
-            await self.ground.store.leases.let_go(lease)
-        self.owned.discard(OperationId(lease.name))
-
-    def _lose(self, lease: Lease) -> None:
-        running = self.running.get(OperationId(lease.name))
-        if running is not None and running.ledger.lease.number == lease.number:
-            running.lose()
-
-    # What others left, and what is left to others.
-
-    def adopt_soon(self) -> None:
-        """What the schedule calls: `adopt`, unless the last one still looks."""
-        if self._adopting is None or self._adopting.done():
-            self._adopting = self.ground.tasks.spawn("adopt", self._adopt_or_wait())
-
-    async def _adopt_or_wait(self) -> int:
-        try:
-            return await self.adopt()
-        except StoreUnavailable:
-            return 0  # the next look comes soon
-
-    async def adopt(self) -> int:
-        """Take up every open operation that no living process has, where it stood; their number.
-
-        Raises StoreUnavailable.
-        """
-        count = 0
-        for name in await self.ground.store.open_names():
-            if name not in self.owned and not self._leaving:
-                count += await self._adopt(name)
-        return count
-
-    async def _adopt(self, name: OperationId) -> bool:
-        self.owned.add(name)
-        running: Running | None = None
-        try:
-            lease = await self.ground.store.leases.claim(name)
-            if lease is None:
-                return False
-            try:
-                running = await adopt(self.ground, name, lease)
-            except LookupError as error:
-                if str(error) not in self._strange:
-                    self._strange.add(str(error))
-                    log.error("service_not_configured", service=str(error), operation=name)  # noqa: TRY400
-            except OwnershipLost:
-                return False
-            if running is None or self._leaving:
-                running = None
-                await self._let_go(lease)
-                return False
-            log.info("operation_adopted", operation=name, away=str(lease.away), clean=lease.clean)
-            self._carry(running)
-            return True
-        finally:
-            if running is None:
-                self.owned.discard(name)
-
-    async def hand_over(self) -> None:
-        """Leave all that runs to the next process, in bounded time; nothing is begun or adopted any more."""
-        self._leaving = True
-        for running in self.running.values():
-            running.leave()
-        if self._carriers:
-            _, late = await asyncio.wait(tuple(self._carriers), timeout=_LEAVE_WITHIN)
-            for task in late:
-                log.warning("operation_not_left_in_order", task=task.get_name())
-                task.cancel()
-
-    # What the schedule does to all.
-
-    def tick(self) -> None:
-        for running in self.running.values():
-            running.looks.tick()
-
-    def observe(self) -> None:
-        for running in self.running.values():
-            running.looks.observe()
-
-    def probe(self) -> None:
-        for running in self.running.values():
-            running.looks.probe()
-
-    def sample(self) -> None:
-        for running in self.running.values():
-            running.looks.sample()
-
     # What people ask of what runs, wherever it does.
-
-    def of(self, service: ServiceName) -> Running | None:
-        ours = (run for run in self.running.values() if run.operation.service == service)
-        return next((run for run in ours if not run.closed.is_set()), None)
 
     async def status(self, service: ServiceName) -> StatusView:
         held = await self.held(service)
@@ -377,10 +242,6 @@ class Startups:
         now = self.ground.clock.now()
         mail = Mail(id=f"wait:{token or uuid.uuid4().hex}", kind="wait", by=by, until=now + longer, at=now)
         return await self.ground.store.mail(operation, mail)
-
-    def _hear(self, operation: OperationId) -> None:
-        if (running := self.running.get(operation)) is not None:
-            running.mail.arrived.set()
 
     async def logs(
         self,

@@ -10,32 +10,9 @@ from structlog.testing import capture_logs
 
 from bot.adoption import NOT_BEGUN, NOT_RESTORED, restore, view_of
 from bot.core.events import OperationId, ServiceName, UserId, Verb
-from tests.support.carriers import CLOSED, MEMBER, SERVICE, UP, backstage
-from tests.support.outgoing import operation as make_operation
+from tests.support.carriers import CLOSED, MEMBER, SERVICE, backstage
 
 pytestmark = pytest.mark.looptime
-
-
-async def test_what_a_living_process_has_is_not_adopted() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        running = await stage.begin(Verb.WATCH)
-        await stage.crash()
-        stage.store.leases.steal(running.operation.operation)
-        assert await stage.startups.adopt() == 0
-        assert stage.startups.owned == set()
-
-
-async def test_the_schedule_lets_it_be_adopted_soon() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        running = await stage.begin(Verb.WATCH)
-        await stage.crash()
-        stage.adopts = True
-        stage.store.failing = ["open_names"]
-        await stage.until(lambda: running.operation.operation in stage.startups.running)
-        stage.probe.answer = UP
-        assert (await stage.closed(running)).verdict == "healthy"
 
 
 async def test_how_long_nobody_had_it_is_told_once() -> None:
@@ -51,47 +28,6 @@ async def test_how_long_nobody_had_it_is_told_once() -> None:
         [told] = [text for text in stage.store.texts() if "resumed" in text]
         assert "42s" in told
         assert stage.saved(running).closed is None
-
-
-async def test_what_was_left_in_order_is_taken_up_without_a_word() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        running = await stage.begin()
-        await stage.until(lambda: stage.host.orders)
-        await asyncio.sleep(6)
-        await stage.startups.hand_over()
-        assert stage.startups.running == {}
-        assert stage.startups.owned == set()
-        await stage.crash()
-        before = stage.store.texts()
-        assert await stage.startups.adopt() == 1
-        await asyncio.sleep(6)
-        assert stage.store.texts() == before
-        stage.probe.answer = UP
-        assert (await stage.closed(running)).verdict == "healthy"
-    assert len(stage.host.orders) == 1
-
-
-async def test_an_answer_that_came_at_the_last_moment_is_taken_along() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        running = await stage.begin()
-        await stage.until(lambda: stage.host.orders)  # and its answer is still to come
-        await stage.startups.hand_over()
-        assert '"sent":"accepted"' in stage.saved(running).state
-        await stage.crash()
-        await stage.startups.adopt()
-        await asyncio.sleep(5)
-        assert not any("no answer came back" in text for text in stage.store.texts())
-
-
-async def test_a_process_on_its_way_out_neither_begins_nor_adopts() -> None:
-    async with backstage() as stage:
-        stage.probe.answer = CLOSED
-        await stage.begin()
-        await stage.startups.hand_over()
-        assert await stage.startups.adopt() == 0
-        assert stage.startups.running == {}
 
 
 async def test_a_record_that_was_set_aside_is_told_where_its_thread_stands() -> None:
@@ -125,17 +61,6 @@ async def test_what_never_came_to_be_has_no_thread_to_tell_it_in() -> None:
         stage.store.open_names = named  # type: ignore[method-assign]
         assert await stage.startups.adopt() == 0
         assert stage.store.queued == {}
-
-
-async def test_a_service_of_another_configuration_is_left_to_others_and_logged_once() -> None:
-    async with backstage() as stage:
-        stage.store.operations["op1"] = make_operation(service=ServiceName("gone"))
-        with capture_logs() as logs:
-            for _ in range(3):
-                assert await stage.startups.adopt() == 0
-        assert [entry["event"] for entry in logs] == ["service_not_configured"]
-        assert stage.store.leases.held == {}
-        assert stage.store.operations["op1"].closed is None
 
 
 async def test_the_root_of_what_is_not_gone_on_with_shows_the_end() -> None:

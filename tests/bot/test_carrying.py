@@ -1,0 +1,143 @@
+"""What a process carries out: taken when nobody has it, lost in silence, left in order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.core.events import ServiceName, Verb
+from bot.core.startup import Startup
+from tests.support.carriers import CLOSED, UP, backstage
+from tests.support.outgoing import operation as make_operation
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_what_a_living_process_has_is_not_adopted() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin(Verb.WATCH)
+        await stage.crash()
+        stage.store.leases.steal(running.operation.operation)
+        assert await stage.startups.adopt() == 0
+        assert stage.startups.owned == set()
+
+
+async def test_the_schedule_lets_it_be_adopted_soon() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin(Verb.WATCH)
+        await stage.crash()
+        stage.adopts = True
+        stage.store.failing = ["open_names"]
+        await stage.until(lambda: running.operation.operation in stage.startups.running)
+        stage.probe.answer = UP
+        assert (await stage.closed(running)).verdict == "healthy"
+
+
+async def test_what_was_left_in_order_is_taken_up_without_a_word() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin()
+        await stage.until(lambda: stage.host.orders)
+        await asyncio.sleep(6)
+        await stage.startups.hand_over()
+        assert stage.startups.running == {}
+        assert stage.startups.owned == set()
+        await stage.crash()
+        before = stage.store.texts()
+        assert await stage.startups.adopt() == 1
+        await asyncio.sleep(6)
+        assert stage.store.texts() == before
+        stage.probe.answer = UP
+        assert (await stage.closed(running)).verdict == "healthy"
+    assert len(stage.host.orders) == 1
+
+
+async def test_an_answer_that_came_at_the_last_moment_is_taken_along() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin()
+        await stage.until(lambda: stage.host.orders)  # and its answer is still to come
+        await stage.startups.hand_over()
+        assert '"sent":"accepted"' in stage.saved(running).state
+        await stage.crash()
+        await stage.startups.adopt()
+        await asyncio.sleep(5)
+        assert not any("no answer came back" in text for text in stage.store.texts())
+
+
+async def test_a_process_on_its_way_out_neither_begins_nor_adopts() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        await stage.begin()
+        await stage.startups.hand_over()
+        assert await stage.startups.adopt() == 0
+        assert stage.startups.running == {}
+
+
+async def test_a_service_of_another_configuration_is_left_to_others_and_logged_once() -> None:
+    async with backstage() as stage:
+        stage.store.operations["op1"] = make_operation(service=ServiceName("gone"))
+        with capture_logs() as logs:
+            for _ in range(3):
+                assert await stage.startups.adopt() == 0
+        assert [entry["event"] for entry in logs] == ["service_not_configured"]
+        assert stage.store.leases.held == {}
+        assert stage.store.operations["op1"].closed is None
+
+
+async def test_what_another_process_took_ends_without_a_word() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin()
+        identity = running.operation.operation
+        await stage.until(lambda: stage.host.orders and stage.host.follows)
+        await asyncio.sleep(10)
+        stage.store.leases.steal(identity)
+        before, saved = dict(stage.store.queued), stage.saved(running)
+        lease = running.ledger.lease
+        stage.store.leases.tell_lost(replace(lease, number=lease.number - 1))  # of an earlier time
+        await asyncio.sleep(0.5)
+        stage.store.leases.tell_lost(lease)
+        await asyncio.sleep(30)
+        assert (stage.startups.running, stage.startups.owned) == ({}, set())
+        assert (stage.store.queued, stage.saved(running)) == (before, saved)
+        assert stage.host.following == 0
+
+
+async def test_a_fault_of_our_own_in_what_another_process_took_is_its_affair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin()
+        await stage.until(lambda: stage.host.orders)
+        await asyncio.sleep(10)
+        stage.store.leases.steal(running.operation.operation)
+        before = dict(stage.store.queued)
+
+        def break_down(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(Startup, "handle", break_down)
+        await stage.until(lambda: not stage.startups.owned)
+        assert stage.store.queued == before
+        assert stage.saved(running).closed is None
+
+
+async def test_what_does_not_come_to_an_end_is_not_waited_for() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        await stage.begin()
+        await stage.until(lambda: stage.host.orders)
+        await asyncio.sleep(10)
+        stage.store.away = True
+        began = asyncio.get_running_loop().time()
+        with capture_logs() as logs:
+            await stage.startups.hand_over()
+        assert asyncio.get_running_loop().time() - began < 5
+        assert "operation_not_left_in_order" in [entry["event"] for entry in logs]
