@@ -130,7 +130,8 @@ class Sender:
             "slack_call_failed", thread=self.thread, id=message.id, method=error.method, code=error.code
         )
         self._outlet.counts["failed"] += 1
-        self._poisoned += error.code in POISONED
+        # Something in front of Slack may refuse a message too, in no words of Slack's: 413, 403.
+        self._poisoned += error.code in POISONED or error.code.startswith("HTTP status 4")
         if isinstance(error, SlackBusy):
             self._outlet.park(error, channel_of(claim))
         if message.kind == "edit":

@@ -218,14 +218,27 @@ async def test_blocks_slack_refuses_by_its_own_rules(stage: Stage) -> None:
     assert stage.thread() == ["restarting", "reply 1"]
 
 
+@pytest.mark.parametrize("fault", [plan.error("internal_error"), plan.status(413)], ids=repr)
 async def test_a_message_that_slack_chokes_on_goes_out_plain(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     monkeypatch.setattr("bot.clients.slack_thread.PLAIN_AFTER", 2)
-    stage.slack.faults.add(POST, plan.error("internal_error"), times=2)
+    stage.slack.faults.add(POST, fault, times=2)
     await stage.store.enqueue([root()])
     await stage.deliver()
     assert stage.root().blocks == ()
+
+
+async def test_an_edit_that_slack_chokes_on_is_shown_plain(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.clients.slack_thread.PLAIN_AFTER", 2)
+    await stage.store.enqueue([root()])
+    await stage.deliver()
+    stage.slack.faults.add(UPDATE, plan.error("internal_error"), times=2)
+    await stage.store.enqueue([edit("now")])
+    await stage.deliver()
+    assert (stage.root().text, stage.root().blocks) == ("now", ())
 
 
 # Refusals for good.
