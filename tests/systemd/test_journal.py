@@ -67,7 +67,7 @@ async def test_a_line_of_120_kilobytes_comes_whole(host: Host, real_host: RealHo
 async def test_resuming_at_a_cursor_loses_nothing_and_doubles_nothing(
     host: Host, real_host: RealHost, words: str
 ) -> None:
-    await real_host.set_scenario(seconds=SWIFT)
+    await real_host.set_scenario(seconds={**SWIFT, "warmup": 1.0})  # the ready line is not among the first
     position = await here(host)
     await host.change(real_host.unit, Verb.RESTART, scope="system")
     first, position = await follow_until(host, real_host, words, position=position)
