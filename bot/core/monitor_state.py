@@ -9,7 +9,7 @@ from typing import Literal
 
 from bot.core.baseline import Usual
 from bot.core.events import HostName, InvocationId, Member, OperationId, ServiceName, UserId, Verb
-from bot.core.incident_state import How, IncidentId, Severity, Sign
+from bot.core.incident_state import How, IncidentId, Severity, Sign, SignKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class WatchPlan:
     every: timedelta = timedelta(seconds=15)
     failures: int = 3
     successes: int = 2
+    give_up_after: timedelta = timedelta(hours=2)  # that a start nobody follows may take
     usual: Usual = field(default_factory=Usual)
     escalate_after: timedelta | None = None
     group: str | None = None
@@ -45,18 +46,25 @@ class MemberWatch:
     """One unit, as it was last seen."""
 
     invocation: InvocationId | None = None
+    old: list[InvocationId] = field(default_factory=list)  # the starts before, newest last
     since: datetime | None = None  # our clock: when that start was first seen
+    begun: datetime | None = None  # the host's clock: when it began
     restarts: int = 0
+    by_itself: bool = False  # systemd made that start
+    policy: str = "no"  # when systemd starts it again
     boot: str | None = None
     booted: datetime | None = None  # since when the unit is awaited after a boot
+    absent: bool = False  # it did not come up with its host
     died: InvocationId | None = None  # the start whose end was noticed
+    fatal: InvocationId | None = None  # the start of which the log said that it cannot live
     stopping: bool = False  # systemd was asked to stop that start
+    scheduled: int | None = None  # systemd has said that it starts it again: the counter then
     unseen: datetime | None = None
 
 
 @dataclass(slots=True)
 class Follow:
-    """A startup that the watch wants followed, until an operation answers to it."""
+    """A startup that the watch wanted followed, until an operation answers to it."""
 
     invocation: InvocationId
     how: How
@@ -78,6 +86,7 @@ class Under:
     verb: Verb
     asked: bool
     since: datetime
+    how: How | None = None
     missed: datetime | None = None  # since when no check found it under way any more
 
 
@@ -93,19 +102,22 @@ class WatchState:
     goods: int = 0
     good_since: datetime | None = None
     smoke_fails: int = 0
+    smoke_asked: datetime | None = None
+    cut: int = 0  # checks in a row that only the host itself could make
     slow: int = 0  # smoke tests in a row that were far too slow
     waiting: list[int] = field(default_factory=list)  # requests in the queue, newest last
     full: list[datetime] = field(default_factory=list)  # when the log said that the KV cache is full
-    worst: dict[str, datetime] = field(default_factory=dict)  # by kind: the last sign that it is degraded
-    stopped: datetime | None = None  # inactive since, and not told yet
-    stopped_told: bool = False
+    worst: dict[SignKind, datetime] = field(default_factory=dict)  # the last sign of each that it is degraded
+    stopped: datetime | None = None  # inactive since, and not taken for a stop yet
+    stopped_how: str = ""
     operation: Under | None = None
     follow: Follow | None = None
-    followed: list[InvocationId] = field(default_factory=list)  # the last ones
-    longest: timedelta = timedelta()  # that a start by systemd lived which then died, in this outage
+    followed: int = 0  # starts by systemd, in this outage
+    longest: timedelta = timedelta()  # that such a start lived which then died
     incident: IncidentId | None = None
     severity: Severity | None = None  # of the open incident; None: none is open
     waived: bool = False  # it is down and somebody knows: no incident until it serves again
+    times: int = 0  # how often it went down in that incident
     recovered: datetime | None = None  # when the last incident was over
     mute: Mute | None = None
 

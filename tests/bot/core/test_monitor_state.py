@@ -29,7 +29,7 @@ def test_the_state_of_a_service() -> None:
     state = WatchState(
         WatchStanding.DOWN,
         since=AT,
-        members={MEMBER: MemberWatch(RUN, AT, 2)},
+        members={MEMBER: MemberWatch(RUN, since=AT, restarts=2)},
         signs=[Sign(SignKind.PROBE, AT, "/health answers 503", MEMBER)],
         operation=Under(OperationId("op1"), Verb.RESTART, asked=True, since=AT),
         follow=Follow(RUN, How.SYSTEMD, AT),

@@ -1,0 +1,141 @@
+"""A host that is gone is one incident, and one that only SSH does not reach is no outage."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from bot.core.events import HostName, ServiceName
+from bot.core.incident_events import DownAgain, Recovered, Worsened
+from bot.core.incident_state import Severity
+from bot.core.monitor_events import HostAction, HostChecked, IncidentClosed, OpenIncident, TellIncident
+from bot.core.monitor_host import HostWatch
+from bot.core.monitor_state import HostPlan, HostState, Sight
+
+NAMES = tuple(ServiceName(f"s{number}") for number in range(12))
+PLAN = HostPlan(HostName("llm-two"), NAMES, direct=NAMES[:1])
+BEGAN = datetime(2026, 5, 29, 3, 0, tzinfo=UTC)
+SEEN, GONE, HALF = HostChecked(None), HostChecked("timed out"), HostChecked("timed out", NAMES[:1])
+
+
+class Room:
+    def __init__(self, *, rewritten: bool = False) -> None:
+        self.watch, self.now, self.rewritten = HostWatch(PLAN), BEGAN, rewritten
+        self.actions: list[HostAction] = []
+
+    def look(self, event: HostChecked, times: int = 1) -> list[HostAction]:
+        ordered: list[HostAction] = []
+        for _ in range(times):
+            self.now += PLAN.every
+            if self.rewritten:
+                adapter = TypeAdapter(HostState)
+                self.watch = HostWatch(PLAN, adapter.validate_json(adapter.dump_json(self.watch.state)))
+            ordered += self.watch.handle(event, self.now)
+        self.actions += ordered
+        return ordered
+
+    def sight(self) -> Sight:
+        return self.watch.sight
+
+    def told(self) -> list[object]:
+        return [action.event for action in self.actions if isinstance(action, TellIncident)]
+
+
+def test_a_whole_host_is_one_incident_with_all_its_services() -> None:
+    room = Room()
+    room.look(SEEN)
+    last = room.now
+    assert room.look(GONE, 2) == []
+    assert room.sight() is Sight.DOUBTFUL
+    (opened,) = room.look(GONE, 100)
+    assert isinstance(opened, OpenIncident)
+    assert opened.plan.severity is Severity.HOST
+    assert opened.plan.affected == NAMES
+    assert opened.plan.opened - last == PLAN.failures * PLAN.every
+    assert opened.plan.last_healthy == last
+    assert room.sight() is Sight.GONE
+    assert room.look(SEEN) == []
+    assert room.sight() is Sight.GONE
+    room.look(SEEN)
+    assert room.told() == [Recovered(room.now - PLAN.every)]
+    assert room.sight() is Sight.SEEN
+
+
+def test_a_failure_now_and_then_is_none() -> None:
+    room = Room()
+    for _ in range(20):
+        room.look(SEEN)
+        room.look(GONE, 2)
+    assert room.actions == []
+
+
+def test_a_host_that_was_never_seen_is_not_told() -> None:
+    room = Room()
+    room.look(GONE, 100)
+    assert room.actions == []
+    assert room.sight() is Sight.GONE
+
+
+def test_something_on_it_still_answers() -> None:
+    room = Room()
+    room.look(SEEN)
+    (opened,) = room.look(HALF, 50)
+    assert isinstance(opened, OpenIncident)
+    assert opened.plan.severity is Severity.DEGRADED
+    assert room.sight() is Sight.HALF
+    room.look(GONE)
+    assert room.sight() is Sight.GONE
+    (worse,) = room.told()
+    assert isinstance(worse, Worsened)
+    assert worse.severity is Severity.HOST
+    room.look(HALF, 5)
+    assert len(room.told()) == 1
+
+
+def test_gone_again_within_half_an_hour_is_the_same_incident() -> None:
+    room = Room()
+    room.look(SEEN)
+    for _ in range(3):
+        room.look(GONE, 3)
+        room.look(SEEN, 3)
+    assert len([each for each in room.actions if isinstance(each, OpenIncident)]) == 1
+    assert len([each for each in room.told() if isinstance(each, DownAgain)]) == 2
+
+
+def test_one_closed_by_hand_stays_closed_until_the_host_was_back() -> None:
+    room = Room()
+    room.look(SEEN)
+    (opened,) = room.look(GONE, 3)
+    assert isinstance(opened, OpenIncident)
+    room.watch.handle(IncidentClosed(opened.plan.incident), room.now)
+    assert room.look(GONE, 50) == []
+    room.look(SEEN, 2)
+    assert len(room.look(GONE, 3)) == 1
+
+
+def test_only_what_must_survive_is_worth_writing() -> None:
+    room = Room()
+    room.look(SEEN)
+    assert room.watch.dirty
+    room.look(SEEN)
+    assert not room.watch.dirty
+    room.look(GONE)
+    assert room.watch.dirty
+    room.look(GONE)
+    assert not room.watch.dirty
+
+
+@given(st.lists(st.tuples(st.sampled_from([SEEN, GONE, HALF]), st.integers(1, 5)), max_size=20))
+def test_saved_and_restored_at_any_point_it_orders_the_same(steps: list[tuple[HostChecked, int]]) -> None:
+    rooms = Room(), Room(rewritten=True)
+    for room in rooms:
+        for event, times in steps:
+            room.look(event, times)
+    assert rooms[0].actions == rooms[1].actions
+
+
+def test_the_time_to_the_first_word_is_bounded() -> None:
+    assert PLAN.failures * PLAN.every == timedelta(seconds=45)
