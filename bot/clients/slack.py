@@ -93,6 +93,10 @@ class Outbox:
         """Threads that this process is sending just now."""
         return len(self._senders)
 
+    def is_sending(self, thread: str) -> bool:
+        """Whether this process has something of the thread in hand."""
+        return thread in self._senders
+
     def subscribe_delay(self, listener: Callable[[float], None]) -> None:
         """`listener` hears each delay, in seconds, as it comes."""
         self._outlet.listeners.append(listener)
@@ -215,11 +219,20 @@ class Outbox:
         """Keep the leases of threads whose call takes long."""
         while True:
             await asyncio.sleep(self._timing.lease / 3)
-            for thread in tuple(self._senders):
-                with contextlib.suppress(StoreUnavailable, OwnershipLost):
-                    until = await self._queue.renew(thread, self._outlet.owner, self._timing.lease)
-                    if sender := self._senders.get(thread):
-                        sender.until = max(sender.until, until)
+            for thread, sender in tuple(self._senders.items()):
+                with contextlib.suppress(StoreUnavailable):
+                    await self._renew(thread, sender)
+
+    async def _renew(self, thread: str, sender: Sender) -> None:
+        before = sender.until
+        try:
+            until = await self._queue.renew(thread, self._outlet.owner, self._timing.lease)
+        except OwnershipLost:
+            # It was taken from us, or Redis came back empty; unless it was claimed anew meanwhile.
+            if sender.until == before:
+                sender.until = float("-inf")
+        else:
+            sender.until = max(sender.until, until)
 
     async def _stop(self) -> None:
         tasks = list(self._tasks.values())

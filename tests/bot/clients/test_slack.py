@@ -15,7 +15,9 @@ from structlog.testing import capture_logs
 
 from bot.clients.redis_link import THREADS, thread_key
 from bot.clients.slack import Outbox, Pace, Timing
+from bot.clients.slack_thread import Sender
 from bot.clients.store import Store
+from bot.errors import OwnershipLost
 from bot.practice.slack_faults import FaultPlan
 from tests.support.outbox import BRISK, PATIENCE, QUICK, Stage, open_slack, open_stage, until
 from tests.support.outgoing import CHANNEL, OTHER_CHANNEL, edit, operation, reply, root, upload
@@ -194,6 +196,22 @@ async def test_a_dead_process_keeps_its_thread_no_longer_than_its_lease(stage: S
     await stage.deliver()
     assert time.monotonic() - began > 0.2
     assert stage.thread() == ["restarting"]
+
+
+async def test_a_lease_that_is_gone_before_its_time_stops_the_next_call(stage: Stage) -> None:
+    """Redis came back empty: what follows is for who rebuilds it."""
+    await stage.store.enqueue([root()])
+    outbox = stage.idle_outbox()
+    sender = Sender("op1", outbox._outlet)
+    claim = await stage.store.queue.claim("op1", outbox._outlet.owner, 60)
+    assert claim is not None
+    sender.until = claim.until
+    await outbox._renew("op1", sender)
+    sender.assure()
+    await stage.store.link.redis.flushdb()
+    await outbox._renew("op1", sender)
+    with pytest.raises(OwnershipLost):
+        sender.assure()
 
 
 async def test_two_outboxes_send_each_message_once(stage: Stage) -> None:
