@@ -40,6 +40,7 @@ format: install
 bench: install
 	$(BIN)/python -m bench.journal
 	$(BIN)/python -m bench.pipeline
+	$(BIN)/python -m bench.memory_redis
 
 # Pins every dependency with its hashes; no address of any registry is recorded.
 lock: install
