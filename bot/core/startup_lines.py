@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from bot.core.actions import Noticed, Verdict
 from bot.core.baseline import phase_key
-from bot.core.events import LogLine, Member, Origin, PhaseId, Rank, Role
+from bot.core.events import LogLine, Member, Origin, PhaseId, Rank, Role, Verb
 from bot.core.evidence import read_model_path
 from bot.core.findings import (
     ONLY_NOISE,
@@ -40,7 +40,7 @@ from bot.core.startup_members import (
     take_start,
     whose,
 )
-from bot.core.startup_proof import take_ready
+from bot.core.startup_proof import forget_answer, take_ready
 from bot.core.startup_setup import read_setup
 from bot.core.startup_state import Downfall, Sent, StartupState
 from bot.core.startup_view import host_now
@@ -233,7 +233,8 @@ def _take_start(turn: Turn, fact: StartSeen, now: datetime) -> None:
     at = fact.at or host_now(turn.state, now)
     if fact.again and len(turn.state.members) == 1:
         turn.forget_run()
-    turn.state.proof.renewed = now
+    if turn.plan.verb is not Verb.WATCH or any(member.old for member in turn.state.members.values()):
+        forget_answer(turn, now)
     if all(member.invocation is not None for member in turn.state.members.values()):
         turn.end_phase(PhaseId.STOPPING, at, now)
     if all(record.phase is not PhaseId.PROCESS for record in turn.tracker.phases()):

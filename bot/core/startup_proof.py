@@ -65,6 +65,13 @@ def take_answer(turn: Turn, answer: ProbeAnswer, now: datetime, *, asked: dateti
         _judge_answer(turn, now)
 
 
+def forget_answer(turn: Turn, now: datetime) -> None:
+    """A start took the place of another: what the engine said up to now was said by the one before."""
+    proof = turn.state.proof
+    proof.answer = proof.answered = proof.unlisted = proof.since = None
+    proof.foreign, proof.renewed = 0, now
+
+
 def _judge_answer(turn: Turn, now: datetime) -> None:
     """Answers that no waiting will mend."""
     phase, _ = turn.current(now)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from bot.core.actions import ProbeNow, RunSmoke, Verdict
-from bot.core.events import PhaseId, ProbeAnswer, ProbeAnswered, SmokeFinished, SmokeResult
+from bot.core.events import PhaseId, ProbeAnswer, ProbeAnswered, SmokeFinished, SmokeResult, VerbSent
 from tests.support.startup_runs import (
     BEGAN,
     CLOSED,
+    MEMBER,
     MODEL,
     NEXT,
+    OLD,
     PASSED,
     READY_LINE,
     RUNNING,
@@ -100,8 +102,17 @@ def test_what_the_old_process_answered_proves_nothing_of_the_new_one() -> None:
     run = Run(make_plan())
     run.answer = None
     before = run.now
-    run.start_process()
-    run.tell(ProbeAnswered(UP, asked=before))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.tell(ProbeAnswered(UP, asked=before))  # it still drains
+    run.wait(8)
+    run.systemd("Stopped sglang-kimi.service - Kimi.", invocation=OLD)
+    run.systemd("Started sglang-kimi.service - Kimi.")
+    run.observe(RUNNING)
+    run.wait(5)
+    assert run.orders(RunSmoke) == []
+    run.tell(ProbeAnswered(UP, asked=before))  # on its way for long
+    run.wait(5)
     assert run.orders(RunSmoke) == []
     run.tell(ProbeAnswered(UP, asked=run.now))
     assert len(run.orders(RunSmoke)) == 1
