@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -67,6 +68,7 @@ async def run(
 ) -> int:
     """0 when stopped by SIGTERM or SIGINT, 1 when a part died."""
     configure_logging()
+    faulthandler.enable()  # a watchdog's SIGABRT leaves in the log where each thread stood
     app = App(configuration, settings, folder=folder)
     notifier = Notifier(os.environ)
     stop = asyncio.Event()
@@ -116,6 +118,7 @@ def _stop_or_leave(stop: asyncio.Event) -> None:
     if stop.is_set():
         log.warning("stopped_at_once")
         os._exit(STOPPED)
+    log.info("stopping")
     stop.set()
 
 

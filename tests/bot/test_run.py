@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -26,6 +27,8 @@ from tests.support.commands import (
     workspace,
     write_configuration,
 )
+from tests.support.http_engine import reply, serve_http
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +43,22 @@ async def die(_):
     raise ZeroDivisionError
 
 Outbox.run = die
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+# Closing waits: for ever, or so that nothing else goes on either.
+HANGS = """
+import asyncio, sys, time
+import bot.run
+from bot.__main__ import main
+from bot.clients.slack import Outbox
+
+async def drain(*_):
+    {wait}
+
+Outbox.drain = drain
+bot.run.STOP_WITHIN = {within}
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -133,6 +152,91 @@ async def test_a_part_that_dies_ends_the_whole_with_1(
             assert await bot.ended() == 1
     assert bot.events()[-1] == "stopped"
     assert KIMI[1:] == ("-m", "bot")
+
+
+async def test_a_second_signal_ends_it_at_once(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = HANGS.format(wait="await asyncio.sleep(600)", within=600)
+    monkeypatch.setattr("tests.support.commands.KIMI", (sys.executable, "-c", hanging))
+    async with workspace() as slack:
+        words = ("run", "--config", str(write_configuration(tmp_path)))
+        async with started(*words, **slack_environment(slack, redis_url)) as bot:
+            await bot.fact("started")
+            bot.process.terminate()
+            await bot.fact("stopping")
+            bot.process.terminate()
+            assert await bot.ended() == 0
+    assert bot.events()[-1] == "stopped_at_once"
+
+
+@pytest.mark.parametrize("wait", ["await asyncio.sleep(600)", "time.sleep(600)"])
+async def test_an_end_that_hangs_is_an_end_all_the_same(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch, wait: str
+) -> None:
+    monkeypatch.setattr(
+        "tests.support.commands.KIMI", (sys.executable, "-c", HANGS.format(wait=wait, within=0.5))
+    )
+    async with workspace() as slack:
+        words = ("run", "--config", str(write_configuration(tmp_path)))
+        async with started(*words, **slack_environment(slack, redis_url)) as bot:
+            await bot.fact("started")
+            bot.process.terminate()
+            assert await bot.ended() == 0
+    assert bot.events()[-1] == "stop_took_too_long"
+
+
+async def test_systemd_hears_when_it_is_ready_that_it_lives_and_that_it_stops(
+    tmp_path: Path, redis_url: str
+) -> None:
+    address = f"@kimi/{tmp_path.name}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind("\0" + address[1:])
+        systemd.setblocking(False)
+        async with workspace() as slack:
+            environment = slack_environment(slack, redis_url)
+            environment |= {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "600000"}
+            words = ("run", "--config", str(write_configuration(tmp_path)))
+            async with started(*words, **environment) as bot:
+                await bot.fact("started")
+                heard = await hear_until(systemd, "STATUS=ready; startups: 0 under way")
+                assert heard.count("READY=1") == 1
+                assert heard.index("STATUS=not ready: starting") < heard.index("READY=1")
+                await hear_until(systemd, "WATCHDOG=1")
+                bot.process.terminate()
+                await hear_until(systemd, "STOPPING=1")
+                assert await bot.ended() == 0
+
+
+async def hear_until(systemd: socket.socket, word: str) -> list[str]:
+    heard: list[str] = []
+    async with asyncio.timeout(PATIENCE):
+        while word not in heard:
+            heard.append((await asyncio.get_running_loop().sock_recv(systemd, 4096)).decode())
+    return heard
+
+
+async def test_a_dead_man_s_switch_is_told_and_its_address_is_not_logged(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with serve_http() as switch, workspace() as slack:
+        switch.answers["/hush-hush-4711"] = reply(200, b"")
+        environment = slack_environment(slack, redis_url) | {"KIMI_PING_URL": f"{switch.url}/hush-hush-4711"}
+        words = ("run", "--config", str(write_configuration(tmp_path)))
+        async with started(*words, **environment) as bot:
+            port = (await bot.fact("health_told"))["port"]
+            await bot.fact("started")
+            await until(lambda: switch.requests)
+            await until_shown(port, 'kimi_dead_man_pings_total{outcome="answered"} 1.0')
+            bot.process.terminate()
+            assert await bot.ended() == 0
+    assert "hush" not in str(bot.facts)
+
+
+async def until_shown(port: int, line: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while line not in (await ask(port, "/metrics"))[1].splitlines():  # noqa: ASYNC110 - as a scraper does
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("gone", ["redis", "token"])
