@@ -196,6 +196,7 @@ class IncidentState:
     timeline: list[Entry] = field(default_factory=list)
     dropped: int = 0  # entries that an endless outage left out of the timeline
     read: RunRead | None = None  # of the run that broke
+    read_time: int = 0  # the which time it went down a log was last told of
     asked: list[str] = field(default_factory=list)  # runs whose log was asked for
     changed: Changed | None = None
     attempts: int = 0  # starts by systemd that died

@@ -170,7 +170,9 @@ def say_death(exited: str | None, result: str | None) -> str:
         return f"process died by {name_signal(number)}{kill}"
     if code == "exited":
         return f"process ended with exit status {number}"
-    return f"the unit failed ({result})" if result and result != "success" else "process ended"
+    return (
+        f"systemd ends the unit with result {result}" if result and result != "success" else "process ended"
+    )
 
 
 def _read_kernel(reading: str) -> Told | None:

@@ -1,0 +1,110 @@
+"""Starts during an outage: those followed in threads of their own, and a crash loop's, which are counted.
+
+A loop may make thousands of attempts, so after the first few only those are told that die of something else,
+or whose number has doubled; the root message always counts them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, assert_never
+
+from bot.core.actions import Verdict
+from bot.core.incident_actions import AttemptTold, StartLinked, StartOverTold
+from bot.core.incident_events import AttemptDied, StartFollowed, StartOver
+from bot.core.incident_state import Attempt, EntryKind, How, RunRead, StartNote
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.incident_turn import IncidentTurn
+
+READ_WITHIN = timedelta(seconds=15)  # without an answer from the log the attempt is told as it is
+_FIRST = 3
+_KEPT = 8
+
+
+def take_start(turn: IncidentTurn, event: StartFollowed | StartOver | AttemptDied, now: datetime) -> None:
+    match event:
+        case StartFollowed():
+            _take_followed(turn, event, now)
+        case StartOver():
+            _take_over(turn, event, now)
+        case AttemptDied():
+            _take_attempt(turn, event, now)
+        case _:
+            assert_never(event)
+
+
+def _take_followed(turn: IncidentTurn, event: StartFollowed, now: datetime) -> None:
+    starts = turn.state.starts
+    if any(each.operation == event.operation for each in starts):
+        return
+    starts.append(StartNote(event.operation, now, event.by, event.how, event.link))
+    reply = StartLinked(event.verb, event.by, event.how, event.link)
+    turn.say(reply, EntryKind.START, now, by=event.by)
+
+
+def _take_over(turn: IncidentTurn, event: StartOver, now: datetime) -> None:
+    note = next((each for each in turn.state.starts if each.operation == event.operation), None)
+    if note is None or note.ended is not None:
+        return
+    note.ended, note.verdict = now, str(event.verdict)
+    if event.verdict is Verdict.FAILED and note.how is How.SYSTEMD:
+        turn.state.attempts += 1
+    told = StartOverTold(event.verdict, event.took, event.cause, note.link)
+    turn.say(told, EntryKind.START, now, by=note.by)
+
+
+def _take_attempt(turn: IncidentTurn, event: AttemptDied, now: datetime) -> None:
+    state = turn.state
+    if any(each.invocation == event.invocation for each in state.last_attempts):
+        return
+    state.attempts = max(state.attempts + 1, event.number)
+    attempt = Attempt(event.number, event.member, event.invocation, now, event.lasted)
+    state.last_attempts = [*state.last_attempts, attempt][-_KEPT:]
+    turn.changed = True
+    if not turn.ask(event.member, event.invocation, now):
+        attempt.told = True
+
+
+def take_read(turn: IncidentTurn, attempt: Attempt, read: RunRead, now: datetime) -> None:
+    attempt.read = read
+    if not attempt.told:
+        _tell(turn, attempt, now)
+
+
+def check_attempts(turn: IncidentTurn, now: datetime) -> None:
+    """Those of which the log has not been read in time."""
+    for attempt in turn.state.last_attempts:
+        if not attempt.told and now - attempt.ended >= READ_WITHIN:
+            _tell(turn, attempt, now)
+
+
+def _tell(turn: IncidentTurn, attempt: Attempt, now: datetime) -> None:
+    attempt.told = True
+    same = _same(turn, attempt)
+    number = attempt.number
+    reply = AttemptTold(replace(attempt), same)
+    evidence = attempt.read.evidence if attempt.read is not None else ()
+    if number <= _FIRST or number & (number - 1) == 0 or same == 1:
+        turn.say(reply, EntryKind.ATTEMPT, now, evidence=evidence)
+    else:
+        turn.changed = True
+
+
+def _same(turn: IncidentTurn, attempt: Attempt) -> int:
+    """How many in a row, this one with them, died in the same way."""
+    same = 1
+    before = [each for each in turn.state.last_attempts if each.told and each is not attempt]
+    for each in reversed(before):
+        if _key(each) != _key(attempt):
+            break
+        same += 1
+    return same
+
+
+def _key(attempt: Attempt) -> tuple[object, ...]:
+    read = attempt.read or RunRead()
+    return read.cause, read.phase, read.role

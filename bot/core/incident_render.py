@@ -1,0 +1,189 @@
+"""The root message of one incident: the present, edited in place, and the buttons for what can be done."""
+
+from __future__ import annotations
+
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING
+
+from bot.core.blocks import (
+    Element,
+    Message,
+    actions,
+    button,
+    confirm,
+    context,
+    join_within,
+    link,
+    make_message,
+    mention,
+    pack,
+    pack_subject,
+    say,
+    say_code,
+    say_name,
+    section,
+)
+from bot.core.incident_report import render_incident_reply
+from bot.core.incident_state import Ending, Severity, short_id
+from bot.core.incident_words import tell_attempt
+from bot.core.words import count, spell_duration
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.incident_actions import IncidentView
+    from bot.core.monitor_events import TellStopped
+
+__all__ = ["render_incident_reply", "render_incident_root", "render_stopped", "say_clock"]
+
+MUTE_BY_BUTTON = timedelta(hours=1)
+_MOST_AFFECTED = 20
+_MARKS = {Severity.DEGRADED: "⚠️", Severity.DOWN: "🔴", Severity.HOST: "🔴"}
+
+
+def render_incident_root(view: IncidentView) -> Message:
+    """The types of its blocks never change: Slack refuses an edit that changes them."""
+    headline = _headline(view)
+    body = "\n".join(line for line in (headline, *_present(view)) if line)
+    blocks = (
+        section(body),
+        context(_course(view)),
+        context(_people(view)),
+        actions(*_buttons(view)),
+    )
+    return make_message(headline, *blocks)
+
+
+def _headline(view: IncidentView) -> str:
+    name = say_name(view.subject)
+    if view.ending is not None:
+        return _ended(view, name)
+    mark, since = _MARKS[view.severity], say_clock(view.down_since or view.began)
+    if view.severity is Severity.HOST:
+        return f"{mark} {name} is gone since {since}: {_first(view)}"
+    if view.severity is Severity.DEGRADED:
+        return f"{mark} {name} is degraded since {since}: {_first(view)}"
+    again = f" again ({view.times} times now)" if view.times > 1 else ""
+    return f"{mark} {name} is *down*{again} since {since}{_where(view)} · {_first(view)}{_last(view)}"
+
+
+def _ended(view: IncidentView, name: str) -> str:
+    took = spell_duration(view.downtime or (view.ended or view.now) - view.began)
+    at = f" until {say_clock(view.ended)}" if view.ended is not None else ""
+    match view.ending:
+        case Ending.STOPPED:
+            return f"⏹ {name} was down for {took}; then it was stopped"
+        case Ending.BY_HAND:
+            by = f" by {mention(view.ended_by)}" if view.ended_by is not None else ""
+            return f"✅ {name}: this incident was closed{by}"
+        case _:
+            state = "degraded" if view.severity is Severity.DEGRADED else "down"
+            times = f", {view.times} times" if view.times > 1 else ""
+            return f"✅ {name} was {state} for {took}{times}{at}"
+
+
+def _first(view: IncidentView) -> str:
+    return say(view.signs[0].sentence, 300) if view.signs else "no reason is known"
+
+
+def _where(view: IncidentView) -> str:
+    seen = "answers" if view.host_answers else "does not answer"
+    return f" · host {say(view.host, 80)} {seen}"
+
+
+def _last(view: IncidentView) -> str:
+    return f" · last good check {say_clock(view.last_healthy)}" if view.last_healthy is not None else ""
+
+
+def _present(view: IncidentView) -> tuple[str, ...]:
+    """The lines below the headline: why, what else shows it, whom it concerns."""
+    cause = f"Cause: {say(view.cause, 600)}" if view.cause else ""
+    newer = [say(sign.sentence, 200) for sign in view.signs[1:]] if view.is_open else []
+    more = f"Also: {join_within(newer, 700, separator='; ')}" if newer else ""
+    return (cause, more, _affected(view))
+
+
+def _affected(view: IncidentView) -> str:
+    if view.severity is not Severity.HOST or not view.affected:
+        return ""
+    names = join_within([say_code(name) for name in view.affected[:_MOST_AFFECTED]], 800, separator=", ")
+    more = len(view.affected) - _MOST_AFFECTED
+    rest = f" and {more} more" if more > 0 else ""
+    return f"{count(len(view.affected), 'service')} there cannot be seen: {names}{rest}"
+
+
+def _course(view: IncidentView) -> str:
+    """What systemd and startups make of it."""
+    if view.ending is not None:
+        attempts = f" · {count(view.attempts, 'attempt')} by systemd" if view.attempts else ""
+        return f"incident {short_id(view.incident)} · the timeline is in the thread{attempts}"
+    parts = []
+    if view.start is not None:
+        where = link(view.start_link, "its thread") if view.start_link else "its thread"
+        parts.append(f"a start is under way: see {where}")
+    if view.last_attempt is not None:
+        parts.append(
+            f"{say(tell_attempt(view.last_attempt, 1), 400)}; {count(view.attempts, 'attempt')} so far"
+        )
+    elif view.severity is Severity.DOWN and view.restarts_itself is False and view.start is None:
+        parts.append("systemd will not start it again (Restart=no)")
+    parts.append(f"incident {short_id(view.incident)}")
+    return " · ".join(parts)
+
+
+def _people(view: IncidentView) -> str:
+    if view.ending is not None:
+        return (
+            f"acknowledged by {mention(view.acked_by)}" if view.acked_by is not None else "nobody was on it"
+        )
+    parts = [f"{mention(view.acked_by)} is on it" if view.acked_by is not None else "Nobody is on it yet"]
+    if view.muted is not None:
+        parts.append(f"muted until {say_clock(view.muted)}")
+    if view.escalated is not None:
+        parts.append(f"escalated at {say_clock(view.escalated)}")
+    return " · ".join(parts)
+
+
+def _buttons(view: IncidentView) -> tuple[Element, ...]:
+    value = pack(o=view.incident, s=view.service)
+    export = button("Timeline", "export", value)
+    if view.ending is not None:
+        return (export,)
+    made: list[Element] = []
+    if view.acked_by is None:
+        made.append(button("Acknowledge", "ack", value, style="primary"))
+    if view.service is not None:
+        subject = pack_subject(None, view.service)
+        made += [_restart(view, subject), button("Logs", "logs", subject)]
+        if view.muted is None:
+            minutes = int(MUTE_BY_BUTTON.total_seconds() // 60)
+            made.append(button("Mute 1h", "mute", pack(o=view.incident, s=view.service, m=minutes)))
+    made.append(_resolve(value))
+    return tuple(made)
+
+
+def _restart(view: IncidentView, value: str) -> Element:
+    dialogue = confirm(f"Restart {view.service}?", "systemd starts the service anew.", "Restart")
+    return button("Restart", "restart", value, confirm=dialogue, style="danger")
+
+
+def _resolve(value: str) -> Element:
+    text = "The incident is closed, whatever the checks say. It is not opened again before it has served."
+    return button("Close", "resolve", value, confirm=confirm("Close this incident?", text, "Close"))
+
+
+def render_stopped(told: TellStopped) -> Message:
+    """One message in the channel: nobody in chat asked for it, and it is no outage."""
+    since, last = say_clock(told.since), ""
+    if told.last_healthy is not None:
+        last = f" · last good check {say_clock(told.last_healthy)}"
+    words = f"⏹ {say_name(told.service)} is stopped since {since}{last}"
+    how = f"{say(told.sentence, 400)}. It stays down until started; no incident is opened for it."
+    how = how[:1].upper() + how[1:]
+    buttons = actions(button("Logs", "logs", pack_subject(None, told.service)))
+    return make_message(words, section(words), context(how), buttons)
+
+
+def say_clock(at: datetime) -> str:
+    """The time of day in each reader's own zone, to the second."""
+    return f"<!date^{int(at.timestamp())}^{{time_secs}}|{at.astimezone(UTC):%H:%M:%S} UTC>"

@@ -1,0 +1,222 @@
+"""The replies in an incident's thread: what happened, each once, in words for Slack."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import TYPE_CHECKING, assert_never
+
+from bot.core.actions import Verdict
+from bot.core.asides import say_changed
+from bot.core.blocks import (
+    Block,
+    Message,
+    context,
+    link,
+    make_message,
+    mention,
+    mention_group,
+    preformatted,
+    say,
+    say_code,
+    say_name,
+    section,
+)
+from bot.core.incident_actions import (
+    AckTold,
+    AffectedTold,
+    AgainTold,
+    AttemptTold,
+    ChangesTold,
+    EndTold,
+    EscalationTold,
+    IncidentReply,
+    IncidentView,
+    MuteTold,
+    RunTold,
+    SignTold,
+    StartLinked,
+    StartOverTold,
+    WorsenedTold,
+)
+from bot.core.incident_state import Ending, Severity, short_id
+from bot.core.incident_words import ordinal, tell_attempt, tell_downtime, tell_plain
+from bot.core.words import Searched, count, name_verb_doing, spell_duration
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.incident_state import RunRead, Sign
+
+_MOST_LINES = 2_600
+
+
+def render_incident_reply(reply: IncidentReply, view: IncidentView) -> Message:
+    """`view` names what it happened to: a reply that is shown in the channel says it too."""
+    match reply:
+        case SignTold() | WorsenedTold() | AgainTold():
+            return _sign(reply, view)
+        case RunTold() | ChangesTold() | AttemptTold():
+            return _log(reply)
+        case StartLinked() | StartOverTold():
+            return _start(reply)
+        case AckTold() | MuteTold() | EscalationTold():
+            return _people(reply, view)
+        case AffectedTold():
+            names = ", ".join(say_code(name) for name in reply.services[:20])
+            return _line(f"{count(len(reply.services), 'service')} there cannot be seen now: {names}")
+        case EndTold():
+            return _end(reply, view)
+        case _:
+            assert_never(reply)
+
+
+def _line(markup: str, *blocks: Block) -> Message:
+    return make_message(markup, section(markup), *blocks)
+
+
+def _sentence(text: str, most: int = 600) -> str:
+    told = say(text, most).rstrip(".")
+    return f"{told[:1].upper()}{told[1:]}."
+
+
+# ---- signs ------------------------------------------------------------------------------------------------
+
+
+def _sign(reply: SignTold | WorsenedTold | AgainTold, view: IncidentView) -> Message:
+    name, what = say_name(view.subject), say(reply.sign.sentence, 600)
+    match reply:
+        case SignTold():
+            told = _sentence(reply.sign.sentence)
+        case WorsenedTold():
+            gone = "is gone" if view.severity is Severity.HOST else "is *down*"
+            told = f"🔴 {name} {gone} now, and was degraded before: {what}."
+        case AgainTold():
+            served = f" after it served for {spell_duration(reply.served)}" if reply.served else ""
+            state = "degraded" if view.severity is Severity.DEGRADED else "down"
+            told = f"{name} is {state} again{served}, for the {ordinal(reply.times)} time: {what}."
+        case _:
+            assert_never(reply)
+    return _line(told, *_evidence(reply.sign))
+
+
+def _evidence(sign: Sign) -> tuple[Block, ...]:
+    shown = "\n".join(line for line in sign.evidence if line.strip())
+    return (preformatted(shown, 1_500),) if shown else ()
+
+
+# ---- the log ----------------------------------------------------------------------------------------------
+
+
+def _log(reply: RunTold | ChangesTold | AttemptTold) -> Message:
+    match reply:
+        case RunTold():
+            return _run(reply.read)
+        case ChangesTold():
+            return _line(say_changed(reply.changed))
+        case AttemptTold():
+            told = tell_attempt(reply.attempt, reply.same)
+            read = reply.attempt.read
+            first = read.evidence[0] if read is not None and read.evidence else ""
+            # A cause of its own kind is worth its line; one that repeats has been shown.
+            shown = (preformatted(first, 800),) if first and reply.same == 1 else ()
+            return _line(_sentence(told), *shown)
+        case _:
+            assert_never(reply)
+
+
+def _run(read: RunRead) -> Message:
+    blocks: list[Block] = []
+    if read.is_known:
+        rank = f"{say(read.rank, 40)}: " if read.rank is not None and read.rank not in read.cause else ""
+        told = f"*{rank}{say(read.cause, 600)}*"
+        blocks += [preformatted("\n".join(read.evidence), 1_500)] if read.evidence else []
+        blocks += [section(say(text, 700)) for text in (read.means, _try(read.advice)) if text]
+    else:
+        told = "No line of its log says why."
+    lines = count(len(read.excerpt), "line")
+    blocks += [context(f"The last {lines} before it:"), preformatted(_newest(read.excerpt), _MOST_LINES)]
+    return _line(told, *blocks)
+
+
+def _try(advice: str) -> str:
+    return f"Try: {advice}" if advice else ""
+
+
+def _newest(lines: tuple[str, ...]) -> str:
+    """The end of them that fits, line by line."""
+    kept: list[str] = []
+    room = _MOST_LINES - 200
+    for line in reversed(lines):
+        room -= len(line.encode()) + 1
+        if kept and room < 0:
+            break
+        kept.append(line)
+    return "\n".join(reversed(kept))
+
+
+# ---- starts and people ------------------------------------------------------------------------------------
+
+
+def _start(reply: StartLinked | StartOverTold) -> Message:
+    where = link(reply.link, "its thread") if reply.link else "its own thread"
+    if isinstance(reply, StartOverTold):
+        again = "" if reply.verdict is Verdict.HEALTHY else f" See {where}."
+        return _line(f"{_sentence(tell_plain(reply))}{again}")
+    if reply.how is None and reply.by is not None:
+        return _line(f"{mention(reply.by)} is {name_verb_doing(reply.verb)} it: see {where}.")
+    return _line(f"{_sentence(tell_plain(reply))} That start is told in {where}.")
+
+
+def _people(reply: AckTold | MuteTold | EscalationTold, view: IncidentView) -> Message:
+    match reply:
+        case AckTold():
+            return _line(f"{mention(reply.by)} acknowledged after {spell_duration(reply.after)}.")
+        case MuteTold() if reply.until is None:
+            by = f" by {mention(reply.by)}" if reply.by is not None else ""
+            return _line(f"No longer muted{by}.")
+        case MuteTold():
+            by = f" by {mention(reply.by)}" if reply.by is not None else ""
+            reason = f": “{say(reply.reason, 300)}”" if reply.reason else "."
+            return _line(f"Muted{by} until {say_when(reply.until)}{reason}")
+        case EscalationTold():
+            whom = mention_group(reply.group) if reply.group else "Somebody is needed here:"
+            after = spell_duration(reply.after)
+            told = f"{whom} {say_name(view.subject)}: nobody has acknowledged this incident for {after}."
+            return _line(f"{told} {_sentence(view.signs[0].sentence)}" if view.signs else told)
+        case _:
+            assert_never(reply)
+
+
+def say_when(at: datetime | None) -> str:
+    if at is None:
+        return "further notice"
+    return f"<!date^{int(at.timestamp())}^{{time}}|{at.astimezone(UTC):%H:%M} UTC>"
+
+
+# ---- the end ----------------------------------------------------------------------------------------------
+
+
+def _end(reply: EndTold, view: IncidentView) -> Message:
+    name, after = say_name(view.subject), spell_duration(reply.after)
+    by = f" by {mention(reply.by)}" if reply.by is not None else ""
+    match reply.ending:
+        case Ending.STOPPED:
+            told = f"{name}: closed after {after}. {_sentence(reply.sentence or 'it was stopped')}"
+            told += " It stays down until started."
+        case Ending.BY_HAND:
+            told = f"{name}: *{Searched.RESOLVED}* by hand{by} after {after}."
+        case Ending.RECOVERED:
+            well = "Well again" if reply.severity is Severity.DEGRADED else "Serves again"
+            told = f"✅ {name} *{Searched.RESOLVED}* after {after}.{_since(well, reply)}"
+        case _:
+            assert_never(reply.ending)
+    cause = (section(f"Cause: {say(reply.cause, 700)}"),) if reply.cause else ()
+    export = f"The timeline is below; later: `incidents export {short_id(view.incident)}`"
+    return _line(told, *cause, context(export))
+
+
+def _since(well: str, reply: EndTold) -> str:
+    if reply.since is None:
+        return ""
+    at = f"<!date^{int(reply.since.timestamp())}^{{time_secs}}|{reply.since.astimezone(UTC):%H:%M:%S} UTC>"
+    return f" {well} since {at}{tell_downtime(reply)}."

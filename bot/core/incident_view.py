@@ -1,0 +1,71 @@
+"""The present of one incident."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from bot.core.incident_actions import IncidentView
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.incident_state import IncidentPlan, IncidentState, StartNote
+
+_NEWEST = 3  # signs beside the first
+
+
+def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> IncidentView:
+    start = start_under_way(state)
+    return IncidentView(
+        incident=plan.incident,
+        subject=plan.subject,
+        service=plan.service,
+        host=plan.host,
+        severity=state.severity,
+        began=plan.began,
+        now=now,
+        signs=(*state.signs[:1], *state.signs[1:][-_NEWEST:]),
+        host_answers=plan.host_answers,
+        last_healthy=plan.last_healthy,
+        restarts_itself=plan.restarts_itself,
+        cause=cause_of(state),
+        attempts=state.attempts,
+        last_attempt=replace(state.last_attempts[-1]) if state.last_attempts else None,
+        start=start.operation if start is not None else None,
+        start_link=start.link if start is not None else None,
+        affected=state.affected or plan.affected,
+        acked_by=state.acked_by,
+        muted=state.muted if state.muted is not None and state.muted > now else None,
+        escalated=state.escalated,
+        times=state.times,
+        down_since=state.down_since,
+        downtime=downtime_of(state, now),
+        ending=state.ending,
+        ended=state.recovered,
+        ended_by=state.ended_by,
+    )
+
+
+def start_under_way(state: IncidentState) -> StartNote | None:
+    return next((each for each in reversed(state.starts) if each.ended is None), None)
+
+
+def downtime_of(state: IncidentState, now: datetime) -> timedelta:
+    under_way = now - state.down_since if state.down_since is not None else timedelta()
+    return state.downtime + max(under_way, timedelta())
+
+
+def cause_of(state: IncidentState) -> str:
+    """What the log of the run that broke says, else that of the attempts behind it; "" where none does."""
+    if state.read is not None and state.read.is_known:
+        return state.read.cause
+    known = (each.read.cause for each in reversed(state.last_attempts) if each.read is not None)
+    return next((cause for cause in known if cause), "")
+
+
+def loading_of(state: IncidentState) -> timedelta:
+    """How long startups took that were followed while it was down."""
+    took = (each.ended - each.began for each in state.starts if each.ended is not None)
+    return sum(took, timedelta())

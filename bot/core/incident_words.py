@@ -1,0 +1,154 @@
+"""What the replies of an incident say, as plain sentences: for its timeline, its export and other tools."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from bot.core.actions import Verdict
+from bot.core.incident_actions import (
+    AckTold,
+    AffectedTold,
+    AgainTold,
+    AttemptTold,
+    ChangesTold,
+    EndTold,
+    EscalationTold,
+    IncidentReply,
+    MuteTold,
+    RunTold,
+    SignTold,
+    StartLinked,
+    StartOverTold,
+    WorsenedTold,
+)
+from bot.core.incident_state import Attempt, Ending, How, RunRead
+from bot.core.words import Searched, count, join_names, label_phase, name_verb_done, spell_duration
+
+_HOW = {
+    How.SYSTEMD: "systemd starts it again by itself",
+    How.BOOT: "it starts with its host",
+    How.OUTSIDE: "someone or something outside chat starts it",
+}
+
+_ENDS = {1: "st", 2: "nd", 3: "rd"}
+
+
+def tell_plain(reply: IncidentReply) -> str:
+    """One sentence, without a mark at its end and without the person who did it."""
+    match reply:
+        case SignTold() | WorsenedTold() | AgainTold():
+            return _tell_sign(reply)
+        case RunTold() | ChangesTold() | AttemptTold():
+            return _tell_log(reply)
+        case StartLinked() | StartOverTold():
+            return _tell_start(reply)
+        case AckTold() | MuteTold() | EscalationTold():
+            return _tell_people(reply)
+        case AffectedTold() | EndTold():
+            return tell_end(reply) if isinstance(reply, EndTold) else _tell_affected(reply)
+        case _:
+            assert_never(reply)
+
+
+def _tell_sign(reply: SignTold | WorsenedTold | AgainTold) -> str:
+    if not isinstance(reply, AgainTold):
+        return reply.sign.sentence
+    served = f" after {spell_duration(reply.served)}" if reply.served is not None else ""
+    return f"down again{served}, for the {ordinal(reply.times)} time: {reply.sign.sentence}"
+
+
+def _tell_log(reply: RunTold | ChangesTold | AttemptTold) -> str:
+    match reply:
+        case RunTold():
+            return f"the log before it: {tell_run(reply.read)}"
+        case ChangesTold():
+            return f"changed since the last good start: {join_names(reply.changed.told[:6])}"
+        case AttemptTold():
+            return tell_attempt(reply.attempt, reply.same)
+        case _:
+            assert_never(reply)
+
+
+def _tell_affected(reply: AffectedTold) -> str:
+    return f"{count(len(reply.services), 'service')} cannot be seen: {join_names(reply.services[:8])}"
+
+
+def tell_run(read: RunRead) -> str:
+    if not read.is_known:
+        return "no line of it says why"
+    rank = f"{read.rank}: " if read.rank is not None and read.rank not in read.cause else ""
+    return f"{rank}{read.cause}"
+
+
+def tell_attempt(attempt: Attempt, same: int) -> str:
+    """`attempt 4 died in weights after 3m with out of GPU memory`; `each` where all before were alike."""
+    each = "each " if same > 1 else ""
+    read = attempt.read
+    lasted = attempt.lasted or (read.lasted if read is not None else None)
+    after = f" after {spell_duration(lasted)}" if lasted is not None else ""
+    where = f" in {label_phase(read.phase, read.role)}" if read is not None and read.phase is not None else ""
+    why = f" with: {tell_run(read)}" if read is not None and read.is_known else ""
+    return f"attempt {attempt.number}, {each}died{where}{after}{why}"
+
+
+def _tell_start(reply: StartLinked | StartOverTold) -> str:
+    if isinstance(reply, StartLinked):
+        return _HOW[reply.how] if reply.how is not None else name_verb_done(reply.verb)
+    took = spell_duration(reply.took)
+    match reply.verdict:
+        case Verdict.HEALTHY:
+            return f"that start came through after {took}"
+        case Verdict.FAILED:
+            return f"that start came to nothing after {took}{f': {reply.cause}' if reply.cause else ''}"
+        case Verdict.STOPPED:
+            return f"stopped after {took}"
+        case Verdict.UNWATCHED | Verdict.SUPERSEDED:
+            return f"that start is no longer followed, after {took}"
+        case _:
+            assert_never(reply.verdict)
+
+
+def _tell_people(reply: AckTold | MuteTold | EscalationTold) -> str:
+    match reply:
+        case AckTold():
+            return f"acknowledged after {spell_duration(reply.after)}"
+        case MuteTold() if reply.until is None:
+            return "the mute is over"
+        case MuteTold():
+            reason = f": {reply.reason}" if reply.reason else ""
+            return f"muted until {reply.until:%H:%M} UTC{reason}"
+        case EscalationTold():
+            whom = f"{reply.group} called" if reply.group else "escalated"
+            return f"{whom}: nobody has acknowledged it for {spell_duration(reply.after)}"
+        case _:
+            assert_never(reply)
+
+
+def tell_end(reply: EndTold) -> str:
+    """`resolved after 13m02s: serves again since 03:25:43 UTC; down 13m02s, 8m of it loading`."""
+    after = spell_duration(reply.after)
+    match reply.ending:
+        case Ending.STOPPED:
+            return f"closed after {after}: {reply.sentence or 'it was stopped'}; it stays down until started"
+        case Ending.BY_HAND:
+            return f"{Searched.RESOLVED} by hand after {after}"
+        case Ending.RECOVERED:
+            since = f": serves again since {reply.since:%H:%M:%S} UTC" if reply.since is not None else ""
+            return f"{Searched.RESOLVED} after {after}{since}{tell_downtime(reply)}"
+        case _:
+            assert_never(reply.ending)
+
+
+def tell_downtime(reply: EndTold) -> str:
+    if not reply.downtime:
+        return ""
+    times = f" in {reply.times} times" if reply.times > 1 else ""
+    loading = f", {spell_duration(reply.loading)} of it loading" if reply.loading else ""
+    return f"; down {spell_duration(reply.downtime)}{times}{loading}"
+
+
+def ordinal(number: int) -> str:
+    """`2nd`, `3rd`, `11th`."""
+    if number % 100 in {11, 12, 13}:
+        return f"{number}th"
+    return f"{number}{_ENDS.get(number % 10, 'th')}"

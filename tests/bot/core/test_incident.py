@@ -1,0 +1,331 @@
+"""One incident from its opening to its end: each thing told once, two messages in the channel at most."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.core.account import Changed
+from bot.core.actions import Verdict
+from bot.core.events import InvocationId, OperationId, ServiceName, Ticked, Verb
+from bot.core.incident_actions import (
+    AckTold,
+    AffectedTold,
+    AgainTold,
+    ChangesTold,
+    CloseIncident,
+    EditIncident,
+    EndTold,
+    EscalationTold,
+    IncidentEnded,
+    MuteTold,
+    PostIncidentReply,
+    ReadRunLog,
+    RunTold,
+    SignTold,
+    UploadTimeline,
+    WorsenedTold,
+)
+from bot.core.incident_events import (
+    Acknowledged,
+    AffectedSeen,
+    AttemptDied,
+    ChangesSeen,
+    DownAgain,
+    IncidentEvent,
+    IncidentMuted,
+    IncidentUnmuted,
+    Recovered,
+    ResolvedByHand,
+    RunLogRead,
+    ServiceStopped,
+    SignSeen,
+    StartFollowed,
+    StartOver,
+    Worsened,
+)
+from bot.core.incident_state import LINGER, Ending, How, Severity, Sign, SignKind
+from tests.support.incidents import (
+    ALICE,
+    BEGAN,
+    BOB,
+    DIED,
+    MEMBER,
+    OUT_OF_MEMORY,
+    RUN,
+    SERVICE,
+    SLOW,
+    Case,
+    make_incident_plan,
+    make_lines,
+)
+
+STARTED = StartFollowed(OperationId("op1"), Verb.RESTART, BOB, link="https://slack.example/1")
+CAME_THROUGH = StartOver(OperationId("op1"), Verdict.HEALTHY, timedelta(minutes=8))
+
+
+def test_it_opens_with_the_root_and_asks_what_happened() -> None:
+    case = Case()
+    root, hook, read = case.actions
+    assert isinstance(root, EditIncident)
+    assert root.view.is_open
+    assert read == ReadRunLog(MEMBER, RUN, BEGAN, changes=True)
+    assert case.webhooks()[0]["event"] == "opened"
+    assert hook is not root
+
+
+def test_the_log_names_the_cause_and_shows_the_lines_before() -> None:
+    case = Case()
+    case.tell(RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY)))
+    (told,) = case.replies(RunTold)
+    assert told.read.cause.startswith("Out of GPU memory (CUDA out of memory)")
+    assert told.read.excerpt[-1] == OUT_OF_MEMORY[-1]
+    assert case.view().cause == told.read.cause
+
+
+def test_a_log_that_could_not_be_read_says_nothing() -> None:
+    case = Case()
+    case.tell(RunLogRead(MEMBER, RUN, ()))
+    assert case.posts() == []
+
+
+def test_of_two_members_the_one_that_knows_is_told() -> None:
+    case = Case()
+    case.tell(RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY)))
+    case.tell(RunLogRead(MEMBER, InvocationId("b" * 32), make_lines("something else")))
+    assert len(case.replies(RunTold)) == 1
+
+
+def test_a_whole_outage() -> None:
+    case = Case()
+    case.tell(Acknowledged(BOB), after=240)
+    case.tell(STARTED, after=30)
+    case.tell(CAME_THROUGH, after=480)
+    case.tell(Recovered(BEGAN + timedelta(seconds=755)), after=30)
+    (end,) = case.replies(EndTold)
+    assert end.downtime == timedelta(seconds=755)
+    assert end.loading == timedelta(seconds=480)
+    assert end.after == timedelta(seconds=780)
+    assert [type(post.reply).__name__ for post in case.posts()] == [
+        "AckTold",
+        "StartLinked",
+        "StartOverTold",
+        "EndTold",
+    ]
+    assert [post.broadcast for post in case.posts()] == [False, False, False, True]
+    assert isinstance(case.actions[-2], UploadTimeline)
+    assert case.actions[-1] == IncidentEnded(Ending.RECOVERED)
+    assert [each["event"] for each in case.webhooks()] == [
+        "opened",
+        "updated",
+        "updated",
+        "updated",
+        "resolved",
+    ]
+    assert len({each["id"] for each in case.webhooks()}) == 5
+
+
+def test_it_closes_for_good_once_it_cannot_come_again() -> None:
+    case = Case()
+    case.tell(Recovered(BEGAN + timedelta(seconds=60)), after=60)
+    case.tell(Ticked(), after=(LINGER - timedelta(seconds=5)).total_seconds())
+    assert not case.incident.is_closed
+    assert case.tell(Ticked(), after=10) == [CloseIncident()]
+    assert case.incident.is_closed
+    assert case.tell(Acknowledged(BOB)) == []
+    assert case.incident.resume(case.now) == []
+
+
+def test_once_it_is_over_people_come_too_late() -> None:
+    case = Case()
+    case.tell(Recovered(BEGAN), after=60)
+    assert case.tell(Acknowledged(BOB)) == []
+    assert case.tell(SignSeen(SLOW)) == []
+    assert case.tell(Recovered(BEGAN)) == []
+
+
+class TestEscalation:
+    def test_nobody_comes_and_the_group_is_called_once_in_the_channel(self) -> None:
+        case = Case()
+        case.wait(3600)
+        (post,) = case.posts()
+        assert post.reply == EscalationTold("S0456", timedelta(minutes=10))
+        assert post.broadcast
+        case.tell(Recovered(case.now))
+        assert [post.broadcast for post in case.posts()] == [True, False]
+
+    def test_somebody_is_on_it(self) -> None:
+        case = Case()
+        case.tell(Acknowledged(BOB), after=590)
+        case.wait(3600)
+        assert case.replies(EscalationTold) == []
+
+    def test_it_is_muted(self) -> None:
+        case = Case()
+        case.tell(IncidentMuted(BOB, BEGAN + timedelta(hours=1), "known"))
+        case.wait(3500)
+        assert case.replies(EscalationTold) == []
+        case.wait(200)
+        assert [reply.until for reply in case.replies(MuteTold)] == [BEGAN + timedelta(hours=1), None]
+        assert len(case.replies(EscalationTold)) == 1
+
+    def test_it_is_only_degraded(self) -> None:
+        case = Case(make_incident_plan(severity=Severity.DEGRADED, signs=(SLOW,)))
+        case.wait(3600)
+        assert case.posts() == []
+
+    def test_none_is_configured(self) -> None:
+        case = Case(make_incident_plan(escalate_after=None))
+        case.wait(3600)
+        assert case.posts() == []
+
+
+def test_degraded_that_becomes_an_outage_is_shown_in_the_channel() -> None:
+    case = Case(make_incident_plan(severity=Severity.DEGRADED, signs=(SLOW,)))
+    assert case.view().down_since is None
+    down = Sign(SignKind.PROCESS, BEGAN + timedelta(minutes=5), "process died by SIGSEGV", MEMBER)
+    case.tell(Worsened(Severity.DOWN, down), after=300)
+    (post,) = case.posts()
+    assert isinstance(post.reply, WorsenedTold)
+    assert post.broadcast
+    case.tell(Recovered(BEGAN + timedelta(minutes=9)), after=300)
+    (end,) = case.replies(EndTold)
+    assert end.downtime == timedelta(minutes=4)
+    assert not case.posts()[-1].broadcast
+
+
+def test_flapping_stays_in_one_thread_and_out_of_the_channel() -> None:
+    case = Case()
+    for _ in range(5):
+        case.tell(Recovered(case.now + timedelta(seconds=60)), after=60)
+        case.tell(DownAgain(case.now + timedelta(seconds=300), DIED, Severity.DOWN), after=300)
+    case.tell(Recovered(case.now + timedelta(seconds=60)), after=60)
+    assert [reply.times for reply in case.replies(AgainTold)] == [2, 3, 4, 5, 6]
+    assert sum(post.broadcast for post in case.posts()) == 1
+    assert case.replies(EndTold)[-1].downtime == timedelta(minutes=6)
+    assert case.replies(AgainTold)[0].served == timedelta(seconds=300)
+
+
+def test_a_person_closes_it() -> None:
+    case = Case()
+    case.tell(ResolvedByHand(ALICE), after=60)
+    assert case.actions[-1] == IncidentEnded(Ending.BY_HAND, ALICE)
+    assert case.webhooks()[-1]["event"] == "resolved"
+
+
+def test_the_service_is_stopped() -> None:
+    case = Case()
+    case.tell(ServiceStopped(BEGAN + timedelta(seconds=50), "someone stopped it"), after=60)
+    (end,) = case.replies(EndTold)
+    assert (end.ending, end.downtime) == (Ending.STOPPED, timedelta(seconds=50))
+
+
+def test_what_changed_is_told_once() -> None:
+    case = Case()
+    for _ in range(2):
+        case.tell(ChangesSeen(Changed(("+ --mem-fraction-static 0.9",))))
+    assert len(case.replies(ChangesTold)) == 1
+
+
+def test_of_a_host_the_services_that_cannot_be_seen_are_told_when_they_change() -> None:
+    services = (SERVICE, ServiceName("qwen"))
+    plan = make_incident_plan(severity=Severity.HOST, service=None, members=(), affected=services)
+    case = Case(plan)
+    case.tell(AffectedSeen(services))
+    assert case.posts() == []
+    case.tell(AffectedSeen(services[:1]))
+    assert case.replies(AffectedTold) == [AffectedTold(services[:1])]
+    assert not [action for action in case.actions if isinstance(action, ReadRunLog)]
+
+
+def test_taken_up_by_another_process_it_asks_again_what_it_does_not_know() -> None:
+    case = Case()
+    case.restore()
+    kinds = [type(action) for action in case.incident.resume(case.now)]
+    assert kinds == [EditIncident, ReadRunLog]
+    case.tell(RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY)))
+    case.restore()
+    assert [type(action) for action in case.incident.resume(case.now)] == [EditIncident]
+
+
+def test_acknowledged_once() -> None:
+    case = Case()
+    case.tell(Acknowledged(BOB), after=240)
+    case.tell(Acknowledged(ALICE))
+    assert case.replies(AckTold) == [AckTold(BOB, timedelta(minutes=4))]
+
+
+EVENTS: list[IncidentEvent] = [
+    SignSeen(SLOW),
+    Worsened(Severity.DOWN, DIED),
+    RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY)),
+    RunLogRead(MEMBER, InvocationId("b" * 32), make_lines(*OUT_OF_MEMORY)),
+    ChangesSeen(Changed(("+ --flag",))),
+    AttemptDied(MEMBER, InvocationId("b" * 32), 1, timedelta(minutes=3)),
+    AttemptDied(MEMBER, InvocationId("c" * 32), 2, timedelta(minutes=3)),
+    StartFollowed(OperationId("op2"), Verb.WATCH, how=How.SYSTEMD),
+    StartOver(OperationId("op2"), Verdict.FAILED, timedelta(minutes=3), "out of GPU memory"),
+    STARTED,
+    CAME_THROUGH,
+    Acknowledged(BOB),
+    IncidentMuted(BOB, BEGAN + timedelta(hours=1)),
+    IncidentUnmuted(BOB),
+    ResolvedByHand(ALICE),
+    Recovered(BEGAN + timedelta(seconds=30)),
+    DownAgain(BEGAN + timedelta(seconds=90), DIED, Severity.DOWN),
+    ServiceStopped(BEGAN, "someone stopped it"),
+    AffectedSeen((SERVICE,)),
+    Ticked(),
+]
+STEPS = st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from([0.1, 1, 20, 700, 2000])), max_size=30)
+SEVERITIES = st.sampled_from([Severity.DEGRADED, Severity.DOWN])
+
+
+def _play(severity: Severity, steps: list[tuple[IncidentEvent, float]], *, rewritten: bool) -> Case:
+    case = Case(make_incident_plan(severity=severity), rewritten=rewritten)
+    for event, after in steps:
+        case.tell(event, after=after)
+    return case
+
+
+@given(SEVERITIES, STEPS)
+def test_saved_and_restored_at_any_point_it_orders_the_same(
+    severity: Severity, steps: list[tuple[IncidentEvent, float]]
+) -> None:
+    plain, rewritten = (_play(severity, steps, rewritten=each) for each in (False, True))
+    assert plain.actions == rewritten.actions
+
+
+@given(SEVERITIES, STEPS)
+def test_whatever_happens_the_channel_gets_two_messages_at_most(
+    severity: Severity, steps: list[tuple[IncidentEvent, float]]
+) -> None:
+    case = _play(severity, steps, rewritten=False)
+    assert 1 + sum(post.broadcast for post in case.posts()) <= 2
+    posted = [post.sequence for post in case.actions if isinstance(post, PostIncidentReply | UploadTimeline)]
+    assert posted == sorted(set(posted))
+    closed = [index for index, each in enumerate(case.actions) if isinstance(each, CloseIncident)]
+    assert closed in ([], [len(case.actions) - 1])
+
+
+@given(SEVERITIES, STEPS)
+def test_over_and_again_take_turns(severity: Severity, steps: list[tuple[IncidentEvent, float]]) -> None:
+    over = False
+    for action in _play(severity, steps, rewritten=False).actions:
+        if isinstance(action, IncidentEnded):
+            assert not over
+            over = True
+        elif isinstance(action, PostIncidentReply) and isinstance(action.reply, AgainTold):
+            assert over
+            over = False
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_sign_is_a_reply_of_its_own(times: int) -> None:
+    case = Case()
+    for _ in range(times):
+        case.tell(SignSeen(SLOW))
+    assert len(case.replies(SignTold)) == times

@@ -1,0 +1,115 @@
+"""The export tells the whole story, and nothing in a log breaks out of its place in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.core.account import Changed
+from bot.core.actions import Verdict
+from bot.core.events import OperationId, Verb
+from bot.core.incident_events import (
+    Acknowledged,
+    ChangesSeen,
+    Recovered,
+    RunLogRead,
+    SignSeen,
+    StartFollowed,
+    StartOver,
+)
+from bot.core.incident_export import export_name, render_export
+from bot.core.incident_state import Sign, SignKind
+from bot.core.incident_turn import MOST_ENTRIES
+from tests.support.incidents import (
+    BEGAN,
+    BOB,
+    MEMBER,
+    OUT_OF_MEMORY,
+    RUN,
+    SLOW,
+    Case,
+    make_incident_plan,
+    make_lines,
+)
+
+
+def _export(case: Case) -> str:
+    return render_export(case.plan, case.incident.state, case.now, names={BOB: "Bob"})
+
+
+def _whole() -> Case:
+    case = Case()
+    case.tell(RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY)))
+    case.tell(ChangesSeen(Changed(("+ --mem-fraction-static 0.9",), since=BEGAN - timedelta(hours=9))))
+    case.tell(Acknowledged(BOB), after=238)
+    case.tell(StartFollowed(OperationId("op1"), Verb.RESTART, BOB), after=30)
+    case.tell(StartOver(OperationId("op1"), Verdict.HEALTHY, timedelta(minutes=8)), after=480)
+    case.tell(Recovered(BEGAN + timedelta(seconds=755)), after=30)
+    return case
+
+
+def test_a_whole_outage() -> None:
+    told = _export(_whole())
+    assert told.startswith("# kimi-k2.5: incident ")
+    for each in (
+        "| First sign | 2026-05-29 03:12:41 |",
+        "| Last good check | 2026-05-29 02:58:41 |",
+        "| Acknowledged | by Bob, 4m after it was opened |",
+        "| Downtime | 12m35s, of it 8m in startups that were followed |",
+        "**Out of GPU memory",
+        "## Changed since the last good start (2026-05-28 18:12:41)",
+        "## Timeline (UTC)",
+        "`2026-05-29 03:12:41` sign: process died by SIGSEGV",
+        "`2026-05-29 03:16:41` person: acknowledged after 4m (Bob)",
+        "start: restarted (Bob)",
+        "## Log before it broke",
+        OUT_OF_MEMORY[-1],
+    ):
+        assert each in told
+
+
+def test_the_timeline_is_in_the_order_of_time() -> None:
+    times = re.findall(r"^- `([^`]+)`", _export(_whole()), re.MULTILINE)
+    assert len(times) > 5
+    assert times == sorted(times)
+
+
+def test_one_that_is_still_open() -> None:
+    case = Case()
+    case.wait(60)
+    told = _export(case)
+    assert "| Ended | not yet |" in told
+    assert "| Acknowledged | by nobody |" in told
+    assert "| Downtime | 1m |" in told
+    assert "No line of the log says why. The first sign: process died by SIGSEGV." in told
+
+
+def test_what_was_left_out_is_counted() -> None:
+    case = Case()
+    for _ in range(MOST_ENTRIES + 10):
+        case.tell(SignSeen(SLOW))
+    assert "of its middle 12 more are left out" in _export(case)
+
+
+def test_the_name_of_the_file_is_safe() -> None:
+    assert re.fullmatch(r"kimi-k2\.5-incident-[0-9a-f]{8}\.md", export_name(make_incident_plan()))
+    assert "/" not in export_name(replace(make_incident_plan(), subject="../../etc/passwd"))
+
+
+@given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
+def test_no_line_ends_its_block_or_begins_a_heading(texts: list[str]) -> None:
+    case = Case()
+    case.tell(RunLogRead(MEMBER, RUN, make_lines("```", "# not a heading", *texts)))
+    case.tell(SignSeen(Sign(SignKind.SLOW, BEGAN, texts[0])))
+    fence, headings = "", []
+    for line in _export(case).split("\n"):
+        if re.fullmatch(r"`{3,}", line) and fence in {"", line}:
+            fence = "" if fence else line
+        elif not fence and line.startswith("#"):
+            headings.append(line)
+    assert fence == ""
+    assert [line.split(" ")[0] for line in headings] == ["#", "##", "##", "##", "##"]

@@ -1,0 +1,170 @@
+"""The root of an incident says what a tired person needs, and never breaks Slack's limits."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.core.blocks import MOST_BYTES, MOST_FALLBACK, weigh
+from bot.core.events import InvocationId, OperationId, PhaseId, ServiceName
+from bot.core.incident_render import render_incident_root, render_stopped
+from bot.core.incident_state import Attempt, Ending, RunRead, Severity, Sign, SignKind
+from bot.core.monitor_events import TellStopped
+from bot.core.words import Searched
+from tests.support.incidents import BEGAN, BOB, MEMBER, SERVICE, Case, make_incident_plan
+
+VIEW = Case().view()
+READ = RunRead("out of GPU memory", phase=PhaseId.WEIGHTS)
+ATTEMPT = Attempt(4, MEMBER, InvocationId("b" * 32), BEGAN, timedelta(minutes=3), READ)
+
+
+def _text(view: Any) -> str:
+    return "\n".join(_texts(list(render_incident_root(view).blocks)))
+
+
+def _texts(found: Any) -> list[str]:
+    if isinstance(found, dict):
+        own = [found["text"]] if isinstance(found.get("text"), str) else []
+        return own + [text for each in found.values() for text in _texts(each)]
+    return [text for each in found for text in _texts(each)] if isinstance(found, list) else []
+
+
+def _buttons(view: Any) -> list[str]:
+    return [each["action_id"] for each in render_incident_root(view).blocks[-1]["elements"]]
+
+
+def test_a_service_that_is_down() -> None:
+    told = _text(VIEW)
+    assert (
+        f"🔴 *kimi-k2.5* is *down* since <!date^{int(BEGAN.timestamp())}^{{time_secs}}|03:12:41 UTC>"
+        " · host llm-two answers · process died by SIGSEGV · last good check"
+    ) in told
+    assert "systemd will not start it again (Restart=no)" in told
+    assert "Nobody is on it yet" in told
+
+
+def test_a_crash_loop_counts() -> None:
+    told = _text(replace(VIEW, attempts=4, last_attempt=ATTEMPT, restarts_itself=True))
+    assert "attempt 4, died in weights after 3m with: out of GPU memory; 4 attempts so far" in told
+    assert "Restart=no" not in told
+
+
+def test_a_host_that_is_gone_names_its_services() -> None:
+    names = tuple(ServiceName(f"s{number}") for number in range(30))
+    view = replace(VIEW, severity=Severity.HOST, service=None, subject="llm-two", affected=names)
+    told = _text(view)
+    assert "*llm-two* is gone since" in told
+    assert "30 services there cannot be seen: `s0`, `s1`" in told
+    assert "and 10 more" in told
+    assert _buttons(view) == ["kimi:ack", "kimi:resolve"]
+
+
+def test_degraded_says_so() -> None:
+    assert "*kimi-k2.5* is degraded since" in _text(replace(VIEW, severity=Severity.DEGRADED))
+
+
+def test_down_again_and_again() -> None:
+    assert "is *down* again (3 times now)" in _text(replace(VIEW, times=3))
+
+
+def test_who_is_on_it_and_the_start_under_way() -> None:
+    view = replace(
+        VIEW,
+        acked_by=BOB,
+        start=OperationId("op1"),
+        start_link="https://slack.example/1",
+        muted=BEGAN + timedelta(hours=1),
+        escalated=BEGAN,
+    )
+    told = _text(view)
+    assert "<@U0BOB> is on it · muted until" in told
+    assert "escalated at" in told
+    assert "a start is under way: see <https://slack.example/1|its thread>" in told
+    assert _buttons(view) == ["kimi:restart", "kimi:logs", "kimi:resolve"]
+
+
+def test_the_buttons_of_an_open_one() -> None:
+    assert _buttons(VIEW) == ["kimi:ack", "kimi:restart", "kimi:logs", "kimi:mute", "kimi:resolve"]
+    restart = render_incident_root(VIEW).blocks[-1]["elements"][1]
+    assert "confirm" in restart
+    assert json.loads(restart["value"]) == {"s": SERVICE}  # an incident is no operation that it would give up
+
+
+@pytest.mark.parametrize(
+    ("ending", "told"),
+    [
+        (Ending.RECOVERED, "✅ *kimi-k2.5* was down for 13m until"),
+        (Ending.STOPPED, "*kimi-k2.5* was down for 13m; then it was stopped"),
+        (Ending.BY_HAND, "*kimi-k2.5*: this incident was closed by <@U0BOB>"),
+    ],
+)
+def test_once_it_is_over(ending: Ending, told: str) -> None:
+    over = BEGAN + timedelta(minutes=13)
+    view = replace(VIEW, ending=ending, ended=over, ended_by=BOB, downtime=timedelta(minutes=13))
+    assert told in _text(view)
+    assert _buttons(view) == ["kimi:export"]
+
+
+SENTENCES = st.text(max_size=400)
+VIEWS = st.builds(
+    lambda severity, sentences, cause, affected, ending, times: replace(
+        VIEW,
+        severity=severity,
+        signs=tuple(Sign(SignKind.PROBE, BEGAN, each) for each in sentences),
+        cause=cause,
+        affected=tuple(map(ServiceName, affected)),
+        ending=ending,
+        times=times,
+        attempts=times,
+        last_attempt=replace(ATTEMPT, read=replace(READ, cause=cause)) if times > 1 else None,
+    ),
+    st.sampled_from(list(Severity)),
+    st.lists(SENTENCES, max_size=4),
+    SENTENCES,
+    st.lists(SENTENCES, max_size=40),
+    st.sampled_from([None, *Ending]),
+    st.integers(1, 5),
+)
+
+
+@given(VIEWS)
+def test_it_keeps_slacks_limits_and_its_shape(view: Any) -> None:
+    message = render_incident_root(view)
+    assert weigh(message.blocks) <= MOST_BYTES
+    assert len(message.text.encode()) <= MOST_FALLBACK * 4
+    assert [block["type"] for block in message.blocks] == ["section", "context", "context", "actions"]
+
+
+def test_nothing_in_it_is_read_as_markup() -> None:
+    hostile = "<!channel> & <@U0EVIL>"
+    view = replace(VIEW, subject=hostile, cause=hostile, signs=(Sign(SignKind.PROBE, BEGAN, hostile),))
+    told = _text(view)
+    assert "<!channel>" not in told
+    assert "<@U0EVIL>" not in told
+
+
+@pytest.mark.parametrize("ending", [None, *Ending])
+@pytest.mark.parametrize("severity", list(Severity))
+def test_no_word_that_people_search_for_stands_in_it(severity: Severity, ending: Ending | None) -> None:
+    view = replace(VIEW, severity=severity, ending=ending, ended=BEGAN, attempts=4, last_attempt=ATTEMPT)
+    told = _text(view)
+    assert not [word for word in Searched if re.search(rf"\b{word}\b", told)]
+
+
+def test_a_stop_outside_chat_is_one_message() -> None:
+    message = render_stopped(TellStopped(SERVICE, BEGAN, BEGAN, "someone asked systemd to stop it"))
+    told = "\n".join(_texts(list(message.blocks)))
+    assert "*kimi-k2.5* is stopped since" in told
+    assert "Someone asked systemd to stop it. It stays down until started" in told
+    assert not [word for word in Searched if word in told]
+
+
+def test_the_plan_tells_whether_the_host_answered() -> None:
+    assert "does not answer" in _text(Case(make_incident_plan(host_answers=False)).view())

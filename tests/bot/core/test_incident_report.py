@@ -1,0 +1,150 @@
+"""The replies of an incident's thread."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.core.account import Changed
+from bot.core.actions import Verdict
+from bot.core.blocks import MOST_BYTES, weigh
+from bot.core.events import InvocationId, PhaseId, ServiceName, UserId, Verb
+from bot.core.incident_actions import (
+    AckTold,
+    AffectedTold,
+    AgainTold,
+    AttemptTold,
+    ChangesTold,
+    EndTold,
+    EscalationTold,
+    IncidentReply,
+    MuteTold,
+    RunTold,
+    SignTold,
+    StartLinked,
+    StartOverTold,
+    WorsenedTold,
+)
+from bot.core.incident_report import render_incident_reply
+from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity, Sign, SignKind
+from bot.core.words import Searched
+from tests.support.incidents import ALICE, BEGAN, BOB, DIED, MEMBER, Case
+
+VIEW = Case().view()
+MINUTES = timedelta(minutes=3)
+LINK = "https://slack.example/1"
+READ = RunRead(
+    "Out of GPU memory",
+    means="It wants more than there is.",
+    advice="Lower it.",
+    evidence=("torch.OutOfMemoryError",),
+    phase=PhaseId.WEIGHTS,
+    rank="TP3",
+    excerpt=("one", "two"),
+)
+ATTEMPT = Attempt(4, MEMBER, InvocationId("b" * 32), BEGAN, MINUTES, READ)
+END = EndTold(
+    Ending.RECOVERED,
+    Severity.DOWN,
+    after=timedelta(seconds=782),
+    downtime=timedelta(seconds=782),
+    loading=timedelta(minutes=8),
+    since=BEGAN,
+    cause="Out of GPU memory",
+)
+REPLIES: list[tuple[IncidentReply, str]] = [
+    (SignTold(DIED), "Process died by SIGSEGV."),
+    (WorsenedTold(DIED), "🔴 *kimi-k2.5* is *down* now, and was degraded before: process died by SIGSEGV."),
+    (AgainTold(DIED, 2, MINUTES), "is down again after it served for 3m, for the 2nd time"),
+    (RunTold(READ), "*TP3: Out of GPU memory*"),
+    (RunTold(READ), "Try: Lower it."),
+    (RunTold(READ), "The last 2 lines before it:"),
+    (RunTold(replace(READ, cause="")), "No line of its log says why."),
+    (ChangesTold(Changed(("+ --flag",))), "Changed since the last good start: `+ --flag`."),
+    (AttemptTold(ATTEMPT, 3), "Attempt 4, each died in weights after 3m with: TP3: Out of GPU memory."),
+    (StartLinked(Verb.RESTART, BOB, None, LINK), f"<@U0BOB> is restarting it: see <{LINK}|its thread>."),
+    (StartLinked(Verb.WATCH, None, How.BOOT, None), "It starts with its host. That start is told in its own"),
+    (StartOverTold(Verdict.HEALTHY, MINUTES, None, LINK), "That start came through after 3m."),
+    (StartOverTold(Verdict.FAILED, MINUTES, "no memory", LINK), f"no memory. See <{LINK}|its thread>."),
+    (AckTold(BOB, MINUTES), "<@U0BOB> acknowledged after 3m."),
+    (MuteTold(BOB, BEGAN, "known"), "Muted by <@U0BOB> until"),
+    (MuteTold(None, None), "No longer muted."),
+    (
+        EscalationTold("S0456", MINUTES),
+        "<!subteam^S0456> *kimi-k2.5*: nobody has acknowledged this incident for",
+    ),
+    (EscalationTold(None, MINUTES), "Somebody is needed here:"),
+    (AffectedTold((ServiceName("a"),)), "1 service there cannot be seen now: `a`"),
+    (END, "✅ *kimi-k2.5* *resolved* after 13m02s. Serves again since"),
+    (END, "down 13m02s, 8m of it loading."),
+    (END, "Cause: Out of GPU memory"),
+    (replace(END, ending=Ending.BY_HAND, by=ALICE), "*resolved* by hand by <@U0ALICE> after 13m02s."),
+    (replace(END, ending=Ending.STOPPED, sentence="it was stopped in chat"), "It was stopped in chat."),
+    (replace(END, severity=Severity.DEGRADED), "Well again since"),
+]
+
+
+def _texts(found: Any) -> list[str]:
+    if isinstance(found, dict):
+        own = [found["text"]] if isinstance(found.get("text"), str) else []
+        return own + [text for each in found.values() for text in _texts(each)]
+    return [text for each in found for text in _texts(each)] if isinstance(found, list) else []
+
+
+def _told(reply: IncidentReply) -> str:
+    return "\n".join(_texts(list(render_incident_reply(reply, VIEW).blocks)))
+
+
+@pytest.mark.parametrize(("reply", "words"), REPLIES)
+def test_what_it_says(reply: IncidentReply, words: str) -> None:
+    assert words in _told(reply)
+
+
+@pytest.mark.parametrize("reply", [reply for reply, _ in REPLIES], ids=lambda reply: type(reply).__name__)
+def test_the_words_people_search_for_stand_where_they_belong(reply: IncidentReply) -> None:
+    here = {word for word in Searched if re.search(rf"\b{word}\b", _told(reply))}
+    ended = isinstance(reply, EndTold) and reply.ending is not Ending.STOPPED
+    assert here == ({Searched.RESOLVED} if ended else set())
+
+
+TEXTS = st.text(max_size=3_000)
+ANY = st.one_of(
+    st.builds(lambda text: SignTold(Sign(SignKind.PROBE, BEGAN, text, evidence=(text, text))), TEXTS),
+    st.builds(
+        lambda text, lines: RunTold(
+            RunRead(text, text, text, tuple(lines), excerpt=tuple(lines), rank=text[:50] or None)
+        ),
+        TEXTS,
+        st.lists(TEXTS, max_size=20),
+    ),
+    st.builds(lambda lines: ChangesTold(Changed(tuple(lines))), st.lists(TEXTS, min_size=1, max_size=20)),
+    st.builds(lambda text: StartOverTold(Verdict.FAILED, MINUTES, text, text), TEXTS),
+    st.builds(lambda text: MuteTold(UserId(text), BEGAN, text), TEXTS),
+    st.builds(lambda text: replace(END, cause=text, sentence=text, ending=Ending.STOPPED), TEXTS),
+    st.builds(lambda names: AffectedTold(tuple(map(ServiceName, names))), st.lists(TEXTS, max_size=40)),
+)
+
+
+@given(ANY)
+def test_it_keeps_slacks_limits(reply: IncidentReply) -> None:
+    assert weigh(render_incident_reply(reply, VIEW).blocks) <= MOST_BYTES
+
+
+def test_nothing_in_it_is_read_as_markup() -> None:
+    hostile = "<!channel> <@U0EVIL>"
+    for reply in (
+        SignTold(Sign(SignKind.PROBE, BEGAN, hostile)),
+        RunTold(RunRead(hostile, hostile, hostile)),
+        StartOverTold(Verdict.FAILED, MINUTES, hostile, hostile),
+        MuteTold(BOB, BEGAN, hostile),
+        replace(END, cause=hostile),
+    ):
+        told = _told(reply)
+        assert "<!channel>" not in told
+        assert "<@U0EVIL>" not in told

@@ -1,0 +1,104 @@
+"""What the replies say in plain words, and that the words people search for stand where they belong."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from bot.core.account import Changed
+from bot.core.actions import Verdict
+from bot.core.events import InvocationId, PhaseId, ServiceName, Verb
+from bot.core.incident_actions import (
+    AckTold,
+    AffectedTold,
+    AgainTold,
+    AttemptTold,
+    ChangesTold,
+    EndTold,
+    EscalationTold,
+    IncidentReply,
+    MuteTold,
+    RunTold,
+    SignTold,
+    StartLinked,
+    StartOverTold,
+    WorsenedTold,
+)
+from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity
+from bot.core.incident_words import ordinal, tell_attempt, tell_plain, tell_run
+from bot.core.words import Searched
+from tests.support.incidents import ALICE, BEGAN, BOB, DIED, MEMBER
+
+MINUTES = timedelta(minutes=3)
+READ = RunRead("out of GPU memory", phase=PhaseId.WEIGHTS, rank="TP3")
+ATTEMPT = Attempt(4, MEMBER, InvocationId("b" * 32), BEGAN, MINUTES, READ)
+END = EndTold(
+    Ending.RECOVERED,
+    Severity.DOWN,
+    after=timedelta(seconds=782),
+    downtime=timedelta(seconds=782),
+    loading=timedelta(minutes=8),
+    since=BEGAN + timedelta(seconds=782),
+)
+REPLIES: dict[str, IncidentReply] = {
+    "process died by SIGSEGV": SignTold(DIED),
+    "the log before it: TP3: out of GPU memory": RunTold(READ),
+    "the log before it: no line of it says why": RunTold(RunRead()),
+    "changed since the last good start: + --flag": ChangesTold(Changed(("+ --flag",))),
+    "attempt 4, died in weights after 3m with: TP3: out of GPU memory": AttemptTold(ATTEMPT),
+    "attempt 4, each died in weights after 3m with: TP3: out of GPU memory": AttemptTold(ATTEMPT, 3),
+    "systemd starts it again by itself": StartLinked(Verb.WATCH, None, How.SYSTEMD, None),
+    "restarted": StartLinked(Verb.RESTART, BOB, None, None),
+    "that start came through after 3m": StartOverTold(Verdict.HEALTHY, MINUTES, None, None),
+    "that start came to nothing after 3m: no memory": StartOverTold(
+        Verdict.FAILED, MINUTES, "no memory", None
+    ),
+    "that start is no longer followed, after 3m": StartOverTold(Verdict.UNWATCHED, MINUTES, None, None),
+    "stopped after 3m": StartOverTold(Verdict.STOPPED, MINUTES, None, None),
+    "acknowledged after 3m": AckTold(BOB, MINUTES),
+    "muted until 03:12 UTC: known": MuteTold(BOB, BEGAN, "known"),
+    "the mute is over": MuteTold(None, None),
+    "S0456 called: nobody has acknowledged it for 3m": EscalationTold("S0456", MINUTES),
+    "escalated: nobody has acknowledged it for 3m": EscalationTold(None, MINUTES),
+    "down again after 3m, for the 2nd time: process died by SIGSEGV": AgainTold(DIED, 2, MINUTES),
+    "2 services cannot be seen: a and b": AffectedTold((ServiceName("a"), ServiceName("b"))),
+    "resolved after 13m02s: serves again since 03:25:43 UTC; down 13m02s, 8m of it loading": END,
+    "resolved by hand after 3m": EndTold(Ending.BY_HAND, Severity.DOWN, MINUTES, MINUTES, by=ALICE),
+    "closed after 3m: it was stopped; it stays down until started": EndTold(
+        Ending.STOPPED, Severity.DOWN, MINUTES, MINUTES
+    ),
+}
+
+
+@pytest.mark.parametrize(("told", "reply"), REPLIES.items())
+def test_in_plain_words(told: str, reply: IncidentReply) -> None:
+    assert tell_plain(reply) == told
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=lambda reply: type(reply).__name__)
+def test_the_words_people_search_for_stand_where_they_belong(reply: IncidentReply) -> None:
+    told = tell_plain(reply)
+    here = {word for word in Searched if word in told}
+    ended = isinstance(reply, EndTold) and reply.ending is not Ending.STOPPED
+    assert here == ({Searched.RESOLVED} if ended else set())
+
+
+def test_what_became_worse_is_told_by_its_sign() -> None:
+    assert tell_plain(WorsenedTold(DIED)) == DIED.sentence
+
+
+def test_an_attempt_of_which_nothing_is_known() -> None:
+    assert tell_attempt(Attempt(1, MEMBER, InvocationId("b" * 32), BEGAN), 1) == "attempt 1, died"
+
+
+def test_the_rank_is_named_once() -> None:
+    assert tell_run(RunRead("TP3 is gone", rank="TP3")) == "TP3 is gone"
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd"), (113, "113th")],
+)
+def test_ordinals(number: int, told: str) -> None:
+    assert ordinal(number) == told
