@@ -135,7 +135,8 @@ class App:
         }
         for probe in probes.values():
             self._stack.push_async_callback(probe.close)
-        known = (*self._settings.secrets(), *filter(None, self._keys.values()))
+        ours = (self._configuration.health.ping_url, *self._keys.values())
+        known = (*self._settings.secrets(), *filter(None, ours))
         return Ground(
             configuration=self._configuration,
             clock=self._clock,

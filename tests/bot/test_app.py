@@ -16,6 +16,7 @@ from config.engine_file import FOLDER
 from config.settings import read_settings
 from tests.support.configurations import configure
 from tests.support.practice import Practice, practise
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,6 +126,42 @@ async def test_a_bot_that_is_stopped_midway_goes_on_where_it_stood_when_it_is_st
         # A new process does not know how much the old one has just sent.
         assert {refusal.error for refusal in second.slack.refusals} <= {"ratelimited"}
         second.slack.refusals.clear()
+
+
+async def test_what_is_under_way_is_followed_again_though_slack_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bot.app._GRACE", 0.5)
+    async with practise("healthy", speed=200) as first:
+        await first.begin()
+        await first.app.close()
+        settings = read_settings(
+            {
+                "SLACK_BOT_TOKEN": first.slack.bot_token,
+                "SLACK_APP_TOKEN": first.slack.app_token,
+                "SLACK_API_URL": "http://127.0.0.1:9/api/",
+                "KIMI_REDIS_URL": first.workspace.redis_url,
+            }
+        )
+        clock = first.workspace.clock
+        environ = {"PRACTICE_API_KEY": API_KEY}
+        deaf = App(first.workspace.configuration(), settings, environ=environ, clock=clock)
+        await deaf.start()
+        try:
+            assert list(deaf.startups.running)
+            assert await deaf.startups.ground.outbox.depth() >= 0
+            await until(lambda: not deaf.startups.running)  # up to its verdict
+        finally:
+            await deaf.close()
+        third = Practice(first.workspace, await first.workspace.start_app())
+        assert (await third.verdict()).verdict == "healthy"
+        [root] = third.roots()
+        replies = third.replies(root)
+        assert len(replies) == len(set(replies))
+        assert sum("*healthy*" in reply for reply in replies) == 1
+        assert third.orders() == ["restart"]
+        assert {refusal.error for refusal in third.slack.refusals} <= {"ratelimited"}
+        third.slack.refusals.clear()
 
 
 async def _open_states(practice: Practice) -> list[str]:
