@@ -89,6 +89,7 @@ async def make_plan(
         last=await read_last(ground.store, request.service),
         markers=tuple(Marker(each.name, each.pattern) for each in section.markers),
         before={member: None if watching else unit.invocation for member, unit in units.items()},
+        ran=tuple(member for member, unit in units.items() if not unit.down),
     )
 
 

@@ -235,6 +235,9 @@ def _take_start(turn: Turn, fact: StartSeen, now: datetime) -> None:
         turn.forget_run()
     if turn.plan.verb is not Verb.WATCH or any(member.old for member in turn.state.members.values()):
         forget_answer(turn, now)
+    if turn.plan.verb is Verb.RESTART and turn.plan.ran:
+        # Where systemd's state is read before its journal, the lines that tell of the stop are still to come.
+        _take_stop(turn, host_now(turn.state, turn.plan.began), now)
     if all(member.invocation is not None for member in turn.state.members.values()):
         turn.end_phase(PhaseId.STOPPING, at, now)
     if all(record.phase is not PhaseId.PROCESS for record in turn.tracker.phases()):

@@ -56,6 +56,7 @@ class Plan:
     smoke: bool = True
     usual: Usual = field(default_factory=Usual)
     before: dict[Member, InvocationId | None] = field(default_factory=dict)
+    ran: tuple[Member, ...] = ()  # those that ran when the verb was asked for
     last: LastHealthy | None = None  # what this start's setup is compared with
     markers: tuple[Marker, ...] = ()
 

@@ -194,3 +194,20 @@ def test_old_state_of_the_unit_is_no_start() -> None:
     run.observe(OLD_RUNNING)
     assert phases_of(run) == []
     assert run.now == BEGAN
+
+
+def test_the_stop_is_told_before_the_start_though_systemd_s_state_is_read_before_its_journal() -> None:
+    run = Run(make_plan(ran=(MEMBER,)))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.wait(14)
+    run.observe(RUNNING)
+    run.systemd("Stopping sglang-kimi.service - Kimi...", invocation=OLD)
+    run.systemd("Stopped sglang-kimi.service - Kimi.", invocation=OLD)
+    run.systemd("Started sglang-kimi.service - Kimi.")
+    run.wait(9)
+    run.load_weights()
+    finished = [reply.phase for reply in run.replies(PhaseFinished)]
+    assert finished[:2] == [PhaseId.STOPPING, PhaseId.PROCESS]
+    assert finished.count(PhaseId.STOPPING) == 1
+    assert run.replies(PhaseFinished)[0].took == timedelta(seconds=14)
