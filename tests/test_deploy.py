@@ -127,6 +127,7 @@ def test_compose_lets_several_bots_run_that_can_write_nothing() -> None:
     assert bot["security_opt"] == ["no-new-privileges:true"]
     assert bot["depends_on"]["redis"]["condition"] == "service_healthy"
     assert parse_duration(bot["stop_grace_period"]).total_seconds() > STOP_WITHIN
+    assert "test" not in bot["healthcheck"]  # the image's own
     assert "--appendonly" in redis["command"]
     assert redis["healthcheck"]["test"][0] == "CMD"
     assert "ports" not in redis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,6 +11,7 @@ from bot.core.events import ServiceName
 from bot.metrics import Metrics
 from bot.practice.workspace import API_KEY, SERVICE
 from tests.support.practice import practise
+from tests.support.twins import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +64,20 @@ async def test_a_startup_is_seen_in_the_metrics_from_its_command_to_its_verdict(
         assert value("kimi_part_good", part="redis") == 1
         assert (value("kimi_alive"), value("kimi_ready")) == (1, 1)
         assert await store.holder(ServiceName(SERVICE)) is None
+
+
+async def test_every_metric_is_described_and_every_one_described_is_there() -> None:
+    guide = (ROOT / "docs" / "operations.md").read_text()
+    described = set(re.findall(r"kimi_[a-z_]+", guide)) - {"kimi_ack_seconds_bucket"}
+    async with practise("healthy", speed=100) as practice:
+        await practice.ask("status")
+        text = practice.app.metrics.show()[0].decode()
+    shown = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in text_string_to_metric_families(text)
+        if family.name.startswith("kimi_") and not family.name.endswith("_created")
+    }
+    assert described == shown
 
 
 async def test_a_stall_and_a_failure_count() -> None:
