@@ -63,7 +63,6 @@ class Piece:
     member: Member | None = None
     position: Position | FilePosition | None = None
     stream: str = ""
-    fault: Exception | None = None  # of our own: the source broke and brings nothing more
 
 
 Inbox: TypeAlias = asyncio.Queue[Piece]
