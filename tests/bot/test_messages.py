@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from bot.clients.records import Operation
-from bot.core.actions import Mark, Noticed, PhaseView, PostReply, Progress
+from bot.core.actions import Mark, Noticed, PhaseView, PostReply, Progress, Verdict
 from bot.core.events import ChannelId, MessageTs, OperationId, PhaseId, Role, ServiceName, UserId, Verb
 from bot.core.tail import TailFile
 from bot.messages import (
@@ -38,6 +38,19 @@ def test_the_root_and_its_edits_show_the_same_and_are_told_apart() -> None:
     assert root.channel == edit.channel == OPS
     assert "kimi-k2.5" in root.text
     assert root.blocks
+
+
+def test_a_root_says_to_slack_what_it_is_about_and_whom_to_tell_when_it_is_refused() -> None:
+    root = root_message(VIEW, channel=OPS)
+    assert root.tags["state"] == "open"
+    assert (root.tags["service"], root.tags["verb"]) == (VIEW.service, VIEW.verb)
+    assert datetime.fromisoformat(root.tags["began"]) == VIEW.began
+    assert (root.tags.get("by"), root.asker) == (VIEW.by, VIEW.by)
+    over = edit_message(replace(VIEW, verdict=Verdict.FAILED, by=None), channel=OPS)
+    assert over.tags["state"] == "closed"
+    assert "by" not in over.tags
+    log = logs_root_message(ServiceName("kimi-k2.5"), by=UserId("U0BOB"), thread="logs-1", channel=OPS)
+    assert (log.asker, log.tags) == ("U0BOB", {})
 
 
 @pytest.mark.parametrize("broadcast", [True, False])

@@ -287,5 +287,8 @@ async def test_a_fault_of_our_own_is_told_and_lets_the_service_go(monkeypatch: p
     assert stage.store.holders == {}
     assert stage.store.queued[f"{operation.operation}:notice"].text.startswith("Something broke inside kimi")
     assert len(stage.host.orders) == 1
+    shown = stage.store.edits[-1]
+    assert "no longer watched" in shown.text
+    assert shown.tags["state"] == "closed"
     broke = next(entry for entry in logs if entry["event"] == "startup_broke")
     assert broke["operation"] == operation.operation
