@@ -75,6 +75,9 @@ if TYPE_CHECKING:
     from config.engine_file import EngineFile
 
 
+_COARSE = 300  # seconds; a sign that comes over and over is not written each time
+
+
 class Watch:
     """The machine. The carrier feeds it facts, carries out what it orders, and saves `state` when `dirty`."""
 
@@ -284,6 +287,7 @@ def kept(state: WatchState) -> tuple[Any, ...]:
     operation = state.operation and (state.operation.operation, state.operation.missed)
     follow = state.follow and state.follow.invocation
     mute = state.mute and (state.mute.until, state.mute.by)
+    ails = tuple((kind, int(at.timestamp()) // _COARSE) for kind, at in state.worst.items())
     return (
         (state.standing, state.served, state.waived, state.severity, state.incident, state.recovered),
         (
@@ -296,5 +300,6 @@ def kept(state: WatchState) -> tuple[Any, ...]:
             follow,
             mute,
         ),
+        (min(state.smoke_fails, 2), min(state.slow, 2), min(state.cut, 2), ails),
         members,
     )

@@ -81,7 +81,7 @@ def follow_further(turn: WatchTurn, now: datetime) -> None:
     state = turn.state
     if state.operation is not None or state.standing is not WatchStanding.DOWN or state.followed == 0:
         return
-    if state.severity is not Severity.DOWN or turn.is_muted(now) or not state.longest:
+    if state.severity is not Severity.DOWN or turn.is_muted(now) or not state.longest or state.goods:
         return
     for name, member in state.members.items():
         alive = member.by_itself and member.died != member.invocation and member.since is not None
