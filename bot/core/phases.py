@@ -308,6 +308,13 @@ class Tracker:
         self._present = None
         return (PhaseEnded(phase, role, self.state.spans.close(index, at)),)
 
+    def redate(self, phase: PhaseId, at: datetime) -> None:
+        """A phase under way, and the host itself tells since when; one that is over stays as it was told."""
+        index = self.state.spans.find_open(phase)
+        if index is not None:
+            self._present = None
+            self.state.spans.redate(index, at)
+
     # ---- the present --------------------------------------------------------------------------------------
 
     def phases(self) -> tuple[PhaseRecord, ...]:

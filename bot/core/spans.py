@@ -26,6 +26,10 @@ class Spans:
         self.records.append(PhaseRecord(phase, role, at))
         return len(self.records) - 1
 
+    def redate(self, index: int, at: datetime) -> None:
+        """When it truly began."""
+        self.records[index] = replace(self.records[index], began=at)
+
     def close(self, index: int, at: datetime) -> PhaseRecord:
         """The phase is over, for every rank that was still in it too."""
         record = self.records[index]

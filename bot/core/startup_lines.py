@@ -199,7 +199,7 @@ def take_facts(turn: Turn, name: Member, facts: list[Fact], now: datetime) -> No
                 for line in let_go(turn.plan, turn.state.members[name]):
                     _take_new(turn, name, line, now)
             case StopSeen():
-                _take_stop(turn, fact.at or host_now(turn.state, now), now)
+                _take_stop(turn, fact.at, now)
             case StopForced():
                 turn.state.notes.append(_FORCED)
                 turn.say(Noticed(f"{_FORCED}."))
@@ -213,9 +213,14 @@ def take_facts(turn: Turn, name: Member, facts: list[Fact], now: datetime) -> No
                 assert_never(fact)
 
 
-def _take_stop(turn: Turn, at: datetime, now: datetime) -> None:
-    if all(record.phase is not PhaseId.STOPPING for record in turn.tracker.phases()):
-        turn.begin_phase(PhaseId.STOPPING, at, now)
+def _take_stop(turn: Turn, at: datetime | None, now: datetime) -> None:
+    """`at`: as systemd's line tells; without one, since the verb was asked for."""
+    begun = [record for record in turn.tracker.phases() if record.phase is PhaseId.STOPPING]
+    if not begun:
+        asked = turn.plan.began if turn.plan.ran else now
+        turn.begin_phase(PhaseId.STOPPING, at or host_now(turn.state, asked), now)
+    elif at is not None and (len(turn.state.members) == 1 or at < begun[-1].began):
+        turn.tracker.redate(PhaseId.STOPPING, at)
 
 
 def _take_stopped(turn: Turn, now: datetime) -> None:
@@ -237,7 +242,7 @@ def _take_start(turn: Turn, fact: StartSeen, now: datetime) -> None:
         forget_answer(turn, now)
     if turn.plan.verb is Verb.RESTART and turn.plan.ran:
         # Where systemd's state is read before its journal, the lines that tell of the stop are still to come.
-        _take_stop(turn, host_now(turn.state, turn.plan.began), now)
+        _take_stop(turn, None, now)
     if all(member.invocation is not None for member in turn.state.members.values()):
         turn.end_phase(PhaseId.STOPPING, at, now)
     if all(record.phase is not PhaseId.PROCESS for record in turn.tracker.phases()):

@@ -83,3 +83,10 @@ def test_only_a_changed_bar_is_progress() -> None:
     assert spans.progress(index, Progress(1, 4))
     assert not spans.progress(index, Progress(1, 4))
     assert spans.progress(index, Progress(2, 4))
+
+
+def test_when_it_truly_began_may_be_told_later() -> None:
+    spans = Spans()
+    index = spans.add(PhaseId.STOPPING, Role.TARGET, later(9))
+    spans.redate(index, AT)
+    assert spans.close(index, later(14)).took == timedelta(seconds=14)

@@ -211,3 +211,19 @@ def test_the_stop_is_told_before_the_start_though_systemd_s_state_is_read_before
     assert finished[:2] == [PhaseId.STOPPING, PhaseId.PROCESS]
     assert finished.count(PhaseId.STOPPING) == 1
     assert run.replies(PhaseFinished)[0].took == timedelta(seconds=14)
+
+
+def test_a_stop_that_was_seen_late_lasted_since_systemd_s_own_line() -> None:
+    run = Run(make_plan(ran=(MEMBER,)))
+    run.begin()
+    run.tell(VerbSent(MEMBER))
+    run.wait(13)
+    run.observe(OLD_RUNNING, active="deactivating", sub="stop-sigterm", job=77)
+    assert run.startup.view(run.now).phases[0].took == timedelta(seconds=13)
+    run.skew = timedelta(seconds=-9)  # the line was written that long ago
+    run.systemd("Stopping sglang-kimi.service - Kimi...", invocation=OLD)
+    run.skew = timedelta()
+    run.systemd("Stopped sglang-kimi.service - Kimi.", invocation=OLD)
+    run.systemd("Started sglang-kimi.service - Kimi.")
+    (told,) = run.replies(PhaseFinished)
+    assert (told.phase, told.took) == (PhaseId.STOPPING, timedelta(seconds=9))
