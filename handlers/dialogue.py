@@ -213,10 +213,11 @@ class Dialogue:
     async def _do(self, command: Command, turn: Turn) -> None:
         service = command.service
         match command.verb:
-            case Word.HELP:
-                await self._help(turn)
-            case Word.STATUS:
-                await self._status(self._visible(turn.speaker) if service is None else (service,), turn)
+            case Word.HELP | Word.STATUS:
+                await self._overview(command, turn)
+            case Word.INCIDENTS | Word.ACK | Word.MUTE | Word.UNMUTE | Word.RESOLVE:
+                sentence = f"`{command.verb}` is understood, and not carried out yet: nothing was done."
+                await turn.conclude(render_sentence(sentence), Outcome.DECLINED)
             case _ if service is None:
                 which = f"Which service? Say `{command.verb}` and its name."
                 await turn.conclude(render_sentence(which), Outcome.DECLINED)
@@ -234,6 +235,13 @@ class Dialogue:
                 await self._request(_request_of(command, service, turn), turn)
             case _:
                 assert_never(command.verb)
+
+    async def _overview(self, command: Command, turn: Turn) -> None:
+        if command.verb is Word.HELP:
+            await self._help(turn)
+        else:
+            named = (command.service,) if command.service is not None else self._visible(turn.speaker)
+            await self._status(named, turn)
 
     async def _help(self, turn: Turn) -> None:
         services, groups = self._visible(turn.speaker), await self._groups(None)

@@ -13,7 +13,9 @@ from bot.core.events import ChannelId, ServiceName, UserId
 if TYPE_CHECKING:
     from config.services import Configuration
 
-_FOR_OPERATORS = frozenset({Word.RESTART, Word.START, Word.STOP, Word.RELOAD})
+_FOR_OPERATORS = frozenset(
+    {Word.RESTART, Word.START, Word.STOP, Word.RELOAD, Word.MUTE, Word.UNMUTE, Word.RESOLVE}
+)
 FOR_STARTERS = frozenset({Word.UNWATCH, Word.SMOKE})  # also for whoever started it; a smoke test costs
 ALWAYS_ALLOWED = frozenset(Word) - _FOR_OPERATORS - FOR_STARTERS  # where kimi listens at all
 
@@ -66,14 +68,25 @@ def judge(configuration: Configuration, asking: Asking) -> Denied | None:
         return Denied(Denial.CHANNEL, asking.verb, asking.service, channels=heard)
     if asking.verb in FOR_STARTERS and asking.user == asking.starter:
         return None
-    if asking.verb in ALWAYS_ALLOWED or asking.service is None:
+    if asking.verb in ALWAYS_ALLOWED:
         return None
+    if asking.service is None:
+        return _judge_without_service(configuration, asking)
     if is_operator(configuration, asking.user, asking.service, asking.groups):
         return None
     people, groups = _who_may(configuration, asking.service, asking.groups)
     if asking.verb in FOR_STARTERS and asking.starter is not None and asking.starter not in people:
         people = (asking.starter, *people)
     return Denied(Denial.OPERATOR, asking.verb, asking.service, people, groups)
+
+
+def _judge_without_service(configuration: Configuration, asking: Asking) -> Denied | None:
+    """What is about a host, and so about any service: who is an operator in [access] may."""
+    wide = configuration.access.operators
+    if _is_in(asking.user, wide, asking.groups):
+        return None
+    people = tuple(UserId(entry) for entry in wide if not is_group(entry))
+    return Denied(Denial.OPERATOR, asking.verb, None, people, tuple(filter(is_group, wide)))
 
 
 def _heard(configuration: Configuration, channel: ChannelId, service: ServiceName | None) -> bool:

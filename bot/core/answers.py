@@ -68,9 +68,27 @@ _HELP: dict[Word, str] = {
     Word.STOP: "`stop [service] [reason]`: stop it; it stays down until started",
     Word.SMOKE: "`smoke [service]`: run the smoke test now; also for who started it last",
     Word.RELOAD: "`reload [service]`: let systemd read its unit files anew (`daemon-reload`)",
+    Word.INCIDENTS: "`incidents [service]`: outages; `incidents export ID`: one of them as a file",
+    Word.ACK: "`ack [service | ID]`: I am on it; nobody else is called",
+    Word.MUTE: "`mute [service] 2h [reason]`: open no incidents for so long",
+    Word.UNMUTE: "`unmute [service]`: open them again",
+    Word.RESOLVE: "`resolve [service | ID]`: close its incident, whatever the checks say",
     Word.HELP: "`help`: this",
 }
+_CHANGES = frozenset(
+    {
+        Word.RESTART,
+        Word.START,
+        Word.STOP,
+        Word.SMOKE,
+        Word.RELOAD,
+        Word.MUTE,
+        Word.UNMUTE,
+        Word.RESOLVE,
+    }
+)
 _TOUCHING: dict[Word, str] = {
+    Word.RESOLVE: "close the incident of",
     Word.UNWATCH: "steer the watch of",
     Word.SMOKE: "run the smoke test of",
     Word.RELOAD: "reload the units of",
@@ -116,17 +134,16 @@ def render_begun(said: str, address: str | None) -> Message:
 
 def render_help(*, services: Sequence[ServiceName], operated: Sequence[ServiceName]) -> Message:
     """What this person may do in this channel; `operated` are the services they may restart."""
-    changes = {Word.RESTART, Word.START, Word.STOP, Word.SMOKE, Word.RELOAD}
-    looks = "\n".join(text for word, text in _HELP.items() if word not in changes)
+    looks = "\n".join(text for word, text in _HELP.items() if word not in _CHANGES)
     names = join_within([say_code(name) for name in services], 800, separator=", ")
     blocks = [section(f"Services here: {names}\n{looks}")]
     if operated:
         where = "" if len(operated) == len(services) else f", for {_codes(operated)}"
         blocks.append(
-            section(f"As an operator{where}:\n" + "\n".join(_HELP[word] for word in Word if word in changes))
+            section(f"As an operator{where}:\n" + "\n".join(_HELP[word] for word in Word if word in _CHANGES))
         )
     blocks.append(context("In a thread, mention me: the service of that thread may be left out."))
-    words = [word for word in Word if operated or word not in changes]
+    words = [word for word in Word if operated or word not in _CHANGES]
     return make_message(f"You may say here: {join_names(words)}.", *blocks)
 
 

@@ -37,10 +37,15 @@ class Word(StrEnum):
     WHY = "why"
     SMOKE = "smoke"
     RELOAD = "reload"
+    INCIDENTS = "incidents"
+    ACK = "ack"
+    MUTE = "mute"
+    UNMUTE = "unmute"
+    RESOLVE = "resolve"
     HELP = "help"
 
 
-READING = frozenset({Word.STATUS, Word.LOGS, Word.HISTORY, Word.WHY, Word.HELP})
+READING = frozenset({Word.STATUS, Word.LOGS, Word.HISTORY, Word.WHY, Word.INCIDENTS, Word.HELP})
 ACTING = frozenset(Word) - READING  # these are noted in the audit
 
 
@@ -60,7 +65,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`service`: None for `help` and for `status` of all; `over`: the operation a button gives up."""
+    """`service`: None for `help`, and for `status` and `incidents` of all; `over`: what a button gives up.
+
+    `incident`: its id or the beginning of one. With it `service` may be None, since a host's has none;
+    of `incidents` it is the one to export. `lasting`: of a mute.
+    """
 
     verb: Word
     service: ServiceName | None = None
@@ -68,6 +77,8 @@ class Command:
     lines: int | None = None
     since: timedelta | None = None
     over: OperationId | None = None
+    incident: str | None = None
+    lasting: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +92,13 @@ Parsed: TypeAlias = Command | Misunderstood
 
 # Verbs people will try, and the working one that comes nearest to what they want.
 _NEAREST = {
-    "incidents": Word.STATUS,
-    "ack": Word.STATUS,
-    "mute": Word.UNWATCH,
-    "unmute": Word.WATCH,
+    "acknowledge": Word.ACK,
+    "close": Word.RESOLVE,
+    "silence": Word.MUTE,
+    "tail": Word.LOGS,
 }
+_FOR_ALL = frozenset({Word.STATUS, Word.INCIDENTS})  # without a service: all
+_OF_INCIDENTS = frozenset({Word.INCIDENTS, Word.ACK, Word.RESOLVE})
 _CHANGES = frozenset({Word.RESTART, Word.START, Word.STOP})
 _FILLERS = frozenset({"last", "lines", "line", "the", "of", "for", "since"})
 # Phones set curly quotes; people copy code marks and no-break spaces along.
@@ -93,6 +106,7 @@ _QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019\u00a0`", '""
 _TOKEN = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
 _LEADING_MENTION = re.compile(r"^(?:\s*<@[A-Z0-9]+(?:\|[^<>]*)?>[\s:,]*)+")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_INCIDENT = re.compile(r"[0-9a-f]{4,32}")
 _NAMELIKE = re.compile(r"\S*(?:\w[-_.]\w|[A-Za-z]\d)\S*")
 
 
@@ -103,6 +117,7 @@ class _Place:
     services: tuple[ServiceName, ...]
     elsewhere: tuple[ServiceName, ...]
     implied: ServiceName | None
+    incident: str | None = None
 
 
 def parse_command(
@@ -112,17 +127,19 @@ def parse_command(
     default: ServiceName | None,
     here: ServiceName | None,
     elsewhere: Sequence[ServiceName] = (),
+    incident: str | None = None,
 ) -> Parsed:
     """`services` may be named here, `default` is the configured one, `here` the one this thread is about.
 
     `elsewhere` are those that may be named in other channels only: understood, so that they can be refused
     instead of becoming a reason to restart another one; never suggested.
 
-    A left-out service is `here`, else the only one, else `default`. Never raises.
+    A left-out service is `here`, else the only one, else `default`. `incident`: the one whose thread this is.
+    Never raises.
     """
     only = services[0] if len(services) == 1 else None
     implied = here or only or (default if default in services else None)
-    place = _Place(tuple(services), tuple(elsewhere), implied)
+    place = _Place(tuple(services), tuple(elsewhere), implied, incident)
     words = _plain(text).split()
     if not words:
         return Command(Word.STATUS, place.implied)
@@ -131,6 +148,8 @@ def parse_command(
         return verb
     if verb is Word.HELP:
         return Command(Word.HELP)
+    if verb in _OF_INCIDENTS:
+        return _with_incident(verb, words[1:], place)
     return _with_service(verb, words[1:], place)
 
 
@@ -160,7 +179,7 @@ def _read_verb(word: str, place: _Place) -> Word | Misunderstood:
     if bare in {*Word}:
         return Word(bare)
     if bare in _NEAREST:
-        return Misunderstood(f"I cannot do {_show(bare)} yet. The nearest I can do is `{_NEAREST[bare]}`.")
+        return Misunderstood(f"I cannot do {_show(bare)}. The nearest I can do is `{_NEAREST[bare]}`.")
     named = _exact(bare, place.services)
     if named is not None:
         return Misunderstood(f"What about {_show(named)}? Say the verb first: `status {named}`.")
@@ -178,6 +197,23 @@ def _exact(word: str, services: Sequence[ServiceName]) -> ServiceName | None:
     return same[0] if len(same) == 1 else None
 
 
+def _with_incident(verb: Word, rest: list[str], place: _Place) -> Parsed:
+    """An incident is named by its id, by the thread it is asked in, or by the service that it is about."""
+    exporting = verb is Word.INCIDENTS and bool(rest) and _bare(rest[0]).lower() == "export"
+    told = _bare(rest[exporting]).lower().removeprefix("#") if len(rest) > exporting else ""
+    named = _exact(_bare(rest[exporting]), (*place.services, *place.elsewhere)) if told else None
+    if told and named is None and _INCIDENT.fullmatch(told):
+        return Command(verb, incident=told)
+    if exporting:
+        if not told and place.incident is not None:
+            return Command(verb, incident=place.incident)
+        which = f"Which incident is {_show(rest[1])}?" if told else "Which incident?"
+        return Misunderstood(f"{which} `incidents` lists them with their ids; then: `incidents export ID`.")
+    if not told and place.incident is not None and verb is not Word.INCIDENTS:
+        return Command(verb, place.implied, incident=place.incident)
+    return _with_service(verb, rest, place)
+
+
 def _with_service(verb: Word, rest: list[str], place: _Place) -> Parsed:
     named = _exact(_bare(rest[0]), (*place.services, *place.elsewhere)) if rest else None
     if named is not None:
@@ -185,7 +221,7 @@ def _with_service(verb: Word, rest: list[str], place: _Place) -> Parsed:
     wrong = _wrong_service(verb, rest, place)
     if wrong is not None:
         return wrong
-    if place.implied is None and verb is not Word.STATUS:
+    if place.implied is None and verb not in _FOR_ALL:
         return Misunderstood(f"Which service? `{verb}` {_choices(place.services)}.")
     return _finish(verb, place.implied, rest)
 
@@ -197,7 +233,26 @@ def _finish(verb: Word, service: ServiceName | None, rest: list[str]) -> Parsed:
             told = _show(" ".join(rest))
             return Misunderstood(f"How much is {told}? Say a number of lines (`200`) or a time (`10m`).")
         return Command(verb, service, lines=amount[0], since=amount[1])
+    if verb is Word.MUTE:
+        return _mute(service, rest)
     return Command(verb, service, reason=_reason(rest))
+
+
+def _mute(service: ServiceName | None, rest: list[str]) -> Parsed:
+    """`2h known problem`: how long, then why."""
+    told = rest[1:] if rest and _bare(rest[0]).lower() == "for" else rest
+    lasting = _duration(told[0]) if told else None
+    if lasting is None:
+        which = f"How long is {_show(told[0])}? " if told else "For how long? "
+        return Misunderstood(f"{which}Say a time of up to 7 days: `mute {service or ''} 2h reason`.")
+    return Command(Word.MUTE, service, reason=_reason(told[1:]), lasting=lasting)
+
+
+def _duration(word: str) -> timedelta | None:
+    try:
+        return parse_duration(_bare(word).lower())
+    except ValueError:
+        return None
 
 
 def _reason(rest: list[str]) -> str:
@@ -227,6 +282,8 @@ def _wrong_service(verb: Word, rest: list[str], place: _Place) -> Misunderstood 
     """A first word that was meant as a service must not become a reason, and restart another one."""
     word = _bare(rest[0]) if rest else ""
     if not word or (verb is Word.LOGS and _amount(rest) is not None):
+        return None
+    if verb is Word.MUTE and (word.lower() == "for" or _duration(word) is not None):
         return None
     if verb not in _CHANGES:
         return _unknown_service(word, verb, place)

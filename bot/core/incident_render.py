@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.blocks import (
@@ -25,16 +25,14 @@ from bot.core.blocks import (
 )
 from bot.core.incident_report import render_incident_reply
 from bot.core.incident_state import Ending, Severity, short_id
-from bot.core.incident_words import tell_attempt
+from bot.core.incident_words import say_clock, say_when, tell_attempt
 from bot.core.words import count, spell_duration
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from bot.core.incident_actions import IncidentView
     from bot.core.monitor_events import TellStopped
 
-__all__ = ["render_incident_reply", "render_incident_root", "render_stopped", "say_clock"]
+__all__ = ["render_incident_reply", "render_incident_root", "render_stopped"]
 
 MUTE_BY_BUTTON = timedelta(hours=1)
 _MOST_AFFECTED = 20
@@ -138,7 +136,7 @@ def _people(view: IncidentView) -> str:
         )
     parts = [f"{mention(view.acked_by)} is on it" if view.acked_by is not None else "Nobody is on it yet"]
     if view.muted is not None:
-        parts.append(f"muted until {say_clock(view.muted)}")
+        parts.append(f"muted until {say_when(view.muted)}")
     if view.escalated is not None:
         parts.append(f"escalated at {say_clock(view.escalated)}")
     return " · ".join(parts)
@@ -182,8 +180,3 @@ def render_stopped(told: TellStopped) -> Message:
     how = how[:1].upper() + how[1:]
     buttons = actions(button("Logs", "logs", pack_subject(None, told.service)))
     return make_message(words, section(words), context(how), buttons)
-
-
-def say_clock(at: datetime) -> str:
-    """The time of day in each reader's own zone, to the second."""
-    return f"<!date^{int(at.timestamp())}^{{time_secs}}|{at.astimezone(UTC):%H:%M:%S} UTC>"

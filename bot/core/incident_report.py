@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.actions import Verdict
@@ -39,12 +38,10 @@ from bot.core.incident_actions import (
     WorsenedTold,
 )
 from bot.core.incident_state import Ending, Severity, short_id
-from bot.core.incident_words import ordinal, tell_attempt, tell_downtime, tell_plain
+from bot.core.incident_words import ordinal, say_clock, say_when, tell_attempt, tell_downtime, tell_plain
 from bot.core.words import Searched, count, name_verb_doing, spell_duration
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from bot.core.incident_state import RunRead, Sign
 
 _MOST_LINES = 2_600
@@ -177,7 +174,7 @@ def _people(reply: AckTold | MuteTold | EscalationTold, view: IncidentView) -> M
         case MuteTold():
             by = f" by {mention(reply.by)}" if reply.by is not None else ""
             reason = f": “{say(reply.reason, 300)}”" if reply.reason else "."
-            return _line(f"Muted{by} until {say_when(reply.until)}{reason}")
+            return _line(f"Muted{by} until {say_when(reply.until or view.now)}{reason}")
         case EscalationTold():
             whom = mention_group(reply.group) if reply.group else "Somebody is needed here:"
             after = spell_duration(reply.after)
@@ -185,12 +182,6 @@ def _people(reply: AckTold | MuteTold | EscalationTold, view: IncidentView) -> M
             return _line(f"{told} {_sentence(view.signs[0].sentence)}" if view.signs else told)
         case _:
             assert_never(reply)
-
-
-def say_when(at: datetime | None) -> str:
-    if at is None:
-        return "further notice"
-    return f"<!date^{int(at.timestamp())}^{{time}}|{at.astimezone(UTC):%H:%M} UTC>"
 
 
 # ---- the end ----------------------------------------------------------------------------------------------
@@ -218,5 +209,4 @@ def _end(reply: EndTold, view: IncidentView) -> Message:
 def _since(well: str, reply: EndTold) -> str:
     if reply.since is None:
         return ""
-    at = f"<!date^{int(reply.since.timestamp())}^{{time_secs}}|{reply.since.astimezone(UTC):%H:%M:%S} UTC>"
-    return f" {well} since {at}{tell_downtime(reply)}."
+    return f" {well} since {say_clock(reply.since)}{tell_downtime(reply)}."

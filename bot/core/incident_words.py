@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from datetime import UTC
+from typing import TYPE_CHECKING, assert_never
 
 from bot.core.actions import Verdict
 from bot.core.incident_actions import (
@@ -23,6 +24,9 @@ from bot.core.incident_actions import (
 )
 from bot.core.incident_state import Attempt, Ending, How, RunRead
 from bot.core.words import Searched, count, join_names, label_phase, name_verb_done, spell_duration
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _HOW = {
     How.SYSTEMD: "systemd starts it again by itself",
@@ -112,11 +116,11 @@ def _tell_people(reply: AckTold | MuteTold | EscalationTold) -> str:
     match reply:
         case AckTold():
             return f"acknowledged after {spell_duration(reply.after)}"
-        case MuteTold() if reply.until is None:
-            return "the mute is over"
         case MuteTold():
+            if reply.until is None:
+                return "the mute is over"
             reason = f": {reply.reason}" if reply.reason else ""
-            return f"muted until {reply.until:%H:%M} UTC{reason}"
+            return f"muted until {reply.until.astimezone(UTC):%d %b %H:%M} UTC{reason}"
         case EscalationTold():
             whom = f"{reply.group} called" if reply.group else "escalated"
             return f"{whom}: nobody has acknowledged it for {spell_duration(reply.after)}"
@@ -133,7 +137,11 @@ def tell_end(reply: EndTold) -> str:
         case Ending.BY_HAND:
             return f"{Searched.RESOLVED} by hand after {after}"
         case Ending.RECOVERED:
-            since = f": serves again since {reply.since:%H:%M:%S} UTC" if reply.since is not None else ""
+            since = (
+                f": serves again since {reply.since.astimezone(UTC):%H:%M:%S} UTC"
+                if reply.since is not None
+                else ""
+            )
             return f"{Searched.RESOLVED} after {after}{since}{tell_downtime(reply)}"
         case _:
             assert_never(reply.ending)
@@ -152,3 +160,15 @@ def ordinal(number: int) -> str:
     if number % 100 in {11, 12, 13}:
         return f"{number}th"
     return f"{number}{_ENDS.get(number % 10, 'th')}"
+
+
+def say_clock(at: datetime) -> str:
+    """For Slack: the time of day in each reader's own zone, to the second."""
+    return f"<!date^{int(at.timestamp())}^{{time_secs}}|{at.astimezone(UTC):%H:%M:%S} UTC>"
+
+
+def say_when(at: datetime) -> str:
+    """The same of a time to come, with its day where that is not today."""
+    return (
+        f"<!date^{int(at.timestamp())}^{{date_short_pretty}} {{time}}|{at.astimezone(UTC):%d %b %H:%M} UTC>"
+    )

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 KIMI = ServiceName("kimi")
 GROUPS = {ONCALL: frozenset({UserId(BOB), UserId(CAROL)}), NIGHT: frozenset({UserId(CAROL)})}
-CHANGES = (Word.RESTART, Word.START, Word.STOP)
-LOOKS = (Word.STATUS, Word.WATCH, Word.LOGS, Word.HELP)
+CHANGES = (Word.RESTART, Word.START, Word.STOP, Word.MUTE, Word.UNMUTE, Word.RESOLVE)
+LOOKS = (Word.STATUS, Word.WATCH, Word.LOGS, Word.INCIDENTS, Word.ACK, Word.HELP)
 
 
 def ask(
@@ -95,6 +95,18 @@ def test_a_services_own_list_narrows_and_never_widens() -> None:
         Denial.OPERATOR, Word.RESTART, KIMI, (UserId(BOB),)
     )
     assert ask(configuration, MALLORY, Word.RESTART) is not None
+
+
+@pytest.mark.parametrize("verb", [Word.RESOLVE, Word.MUTE])
+def test_what_is_about_a_host_is_for_the_operators_of_all(verb: Word) -> None:
+    configuration = configure("kimi", kimi={"operators": [BOB]})
+    assert ask(configuration, ALICE, verb, service=None) is None
+    denied = ask(configuration, MALLORY, verb, service=None)
+    assert denied is not None
+    assert denied.why is Denial.OPERATOR
+    assert UserId(ALICE) in denied.people
+    assert denied.groups
+    assert ask(configuration, MALLORY, Word.ACK, service=None) is None
 
 
 def test_an_empty_own_list_lets_nobody() -> None:

@@ -71,13 +71,17 @@ def words_of(message: Message) -> str:
 def test_help_offers_only_what_this_person_may_do() -> None:
     looking = render_help(services=[KIMI], operated=[])
     operating = render_help(services=[KIMI, QWEN], operated=[KIMI])
-    assert looking.text == "You may say here: status, watch, unwatch, logs, history, why and help."
+    assert (
+        looking.text
+        == "You may say here: status, watch, unwatch, logs, history, why, incidents, ack and help."
+    )
     assert "`restart" not in shown(looking)
     assert "As an operator, for `kimi-k2.5`:\n`restart [service] [reason]`" in shown(operating)
     for message in (looking, operating):
         assert_sendable(message)
         assert not any(word in words_of(message) for word in Searched)
-        assert not any(verb in words_of(message) for verb in ("mute", "incidents"))
+    assert "`mute" not in shown(looking)
+    assert "`mute [service] 2h [reason]`" in shown(operating)
 
 
 def test_a_refusal_says_who_may() -> None:

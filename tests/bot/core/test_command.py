@@ -60,6 +60,22 @@ def parse(
         ("help me please", Command(Word.HELP)),
         ("history", Command(Word.HISTORY, KIMI)),
         ("why kimi-k2.5?", Command(Word.WHY, KIMI)),
+        ("incidents", Command(Word.INCIDENTS, KIMI)),
+        ("incidents kimi-k2.5", Command(Word.INCIDENTS, KIMI)),
+        ("incidents export 3F9A2C11", Command(Word.INCIDENTS, incident="3f9a2c11")),
+        ("incidents export #3f9a2c11.", Command(Word.INCIDENTS, incident="3f9a2c11")),
+        ("ack", Command(Word.ACK, KIMI)),
+        ("ack kimi-k2.5", Command(Word.ACK, KIMI)),
+        ("ack `3f9a2c11`", Command(Word.ACK, incident="3f9a2c11")),
+        ("resolve 3f9a2c11", Command(Word.RESOLVE, incident="3f9a2c11")),
+        ("mute 2h", Command(Word.MUTE, KIMI, lasting=timedelta(hours=2))),
+        ("mute kimi-k2.5 2h", Command(Word.MUTE, KIMI, lasting=timedelta(hours=2))),
+        ("mute for 1h30m new build", Command(Word.MUTE, KIMI, "new build", lasting=timedelta(minutes=90))),
+        (
+            "mute kimi-k2.5 for 30m “it's known”",
+            Command(Word.MUTE, KIMI, "it's known", lasting=timedelta(minutes=30)),
+        ),
+        ("unmute", Command(Word.UNMUTE, KIMI)),
     ],
 )
 def test_understood(text: str, command: Command) -> None:
@@ -72,11 +88,19 @@ def test_understood(text: str, command: Command) -> None:
         ("restrat kimi-k2.5", "Did you mean `restart`?"),
         ("log kimi-k2.5", "Did you mean `logs`?"),
         ("xyzzy", "I do not know `xyzzy`. `help` tells"),
-        ("incidents", "I cannot do `incidents` yet. The nearest I can do is `status`."),
+        ("tail", "I cannot do `tail`. The nearest I can do is `logs`."),
+        ("incident", "Did you mean `incidents`?"),
+        ("incidents export", "Which incident? `incidents` lists them"),
+        ("incidents export seventeen", "Which incident is `seventeen`?"),
+        ("mute", "For how long? Say a time of up to 7 days: `mute kimi-k2.5 2h reason`."),
+        ("mute kimi-k2.5", "For how long?"),
+        ("mute kimi-k2.5 known problem", "How long is `known`?"),
+        ("mute kimi-k2.5 1000h", "How long is `1000h`?"),
+        ("mute kimi 2h", "Did you mean `mute kimi-k2.5`?"),
+        ("unmute kimi", "Did you mean `unmute kimi-k2.5`?"),
         ("histroy", "Did you mean `history`?"),
         ("why kimi-k25", "Did you mean `why kimi-k2.5`?"),
-        ("mute kimi-k2.5 2h", "The nearest I can do is `unwatch`."),
-        ("unmutte", "Did you mean `watch`?"),
+        ("unmutte", "Did you mean `unmute`?"),
         ("kimi-k2.5", "Say the verb first: `status kimi-k2.5`."),
         ("restart kimi-k25", "Did you mean `restart kimi-k2.5`?"),
         ("restart kimi is slow", "Did you mean `restart kimi-k2.5`?"),
@@ -153,6 +177,29 @@ def test_nothing_may_be_named() -> None:
     assert isinstance(parse("restart it", ()), Misunderstood)
 
 
+def test_in_an_incidents_thread_it_may_be_left_out() -> None:
+    def here(text: str) -> Parsed:
+        return parse_command(text, services=TWO, default=None, here=None, incident="3f9a2c11")
+
+    assert here("ack") == Command(Word.ACK, incident="3f9a2c11")
+    assert here("resolve") == Command(Word.RESOLVE, incident="3f9a2c11")
+    assert here("incidents export") == Command(Word.INCIDENTS, incident="3f9a2c11")
+    assert here("incidents") == Command(Word.INCIDENTS)
+    assert here("ack qwen3") == Command(Word.ACK, QWEN)
+    assert here("ack 12345678") == Command(Word.ACK, incident="12345678")
+
+
+def test_of_a_hosts_incident_the_id_is_enough_where_several_services_could_be_meant() -> None:
+    assert parse("ack 3f9a2c11", TWO) == Command(Word.ACK, incident="3f9a2c11")
+    assert isinstance(parse("ack", TWO), Misunderstood)
+    assert parse("incidents", TWO) == Command(Word.INCIDENTS)
+
+
+def test_a_service_whose_name_looks_like_an_id_is_the_service() -> None:
+    deadbeef = ServiceName("deadbeef")
+    assert parse("ack deadbeef", (deadbeef, QWEN)) == Command(Word.ACK, deadbeef)
+
+
 words = st.sampled_from(
     [
         *Word,
@@ -179,7 +226,8 @@ words = st.sampled_from(
 def test_any_text_is_answered(text: str) -> None:
     parsed = parse(text, TWO, default=KIMI)
     if isinstance(parsed, Command):
-        assert parsed.service in {KIMI, QWEN} or parsed.verb in {Word.STATUS, Word.HELP}
+        all_of_them = parsed.verb in {Word.STATUS, Word.HELP, Word.INCIDENTS}
+        assert parsed.service in {KIMI, QWEN} or all_of_them or parsed.incident is not None
         assert len(parsed.reason) <= 300
     else:
         assert 0 < len(parsed.sentence) < 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.account import Changed
@@ -291,6 +291,7 @@ def _play(severity: Severity, steps: list[tuple[IncidentEvent, float]], *, rewri
     return case
 
 
+@settings(deadline=None)
 @given(SEVERITIES, STEPS)
 def test_saved_and_restored_at_any_point_it_orders_the_same(
     severity: Severity, steps: list[tuple[IncidentEvent, float]]
@@ -299,6 +300,7 @@ def test_saved_and_restored_at_any_point_it_orders_the_same(
     assert plain.actions == rewritten.actions
 
 
+@settings(deadline=None)
 @given(SEVERITIES, STEPS)
 def test_whatever_happens_the_channel_gets_two_messages_at_most(
     severity: Severity, steps: list[tuple[IncidentEvent, float]]
@@ -311,6 +313,7 @@ def test_whatever_happens_the_channel_gets_two_messages_at_most(
     assert closed in ([], [len(case.actions) - 1])
 
 
+@settings(deadline=None)
 @given(SEVERITIES, STEPS)
 def test_over_and_again_take_turns(severity: Severity, steps: list[tuple[IncidentEvent, float]]) -> None:
     over = False

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from datetime import timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.account import Changed
@@ -100,6 +100,7 @@ def test_the_name_of_the_file_is_safe() -> None:
     assert "/" not in export_name(replace(make_incident_plan(), subject="../../etc/passwd"))
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
 def test_no_line_ends_its_block_or_begins_a_heading(texts: list[str]) -> None:
     case = Case()

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.blocks import MOST_BYTES, MOST_FALLBACK, weigh
@@ -134,6 +134,7 @@ VIEWS = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(VIEWS)
 def test_it_keeps_slacks_limits_and_its_shape(view: Any) -> None:
     message = render_incident_root(view)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.account import Changed
@@ -131,6 +131,7 @@ ANY = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(ANY)
 def test_it_keeps_slacks_limits(reply: IncidentReply) -> None:
     assert weigh(render_incident_reply(reply, VIEW).blocks) <= MOST_BYTES

@@ -26,7 +26,7 @@ from bot.core.incident_actions import (
     WorsenedTold,
 )
 from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity
-from bot.core.incident_words import ordinal, tell_attempt, tell_plain, tell_run
+from bot.core.incident_words import ordinal, say_clock, say_when, tell_attempt, tell_plain, tell_run
 from bot.core.words import Searched
 from tests.support.incidents import ALICE, BEGAN, BOB, DIED, MEMBER
 
@@ -57,7 +57,7 @@ REPLIES: dict[str, IncidentReply] = {
     "that start is no longer followed, after 3m": StartOverTold(Verdict.UNWATCHED, MINUTES, None, None),
     "stopped after 3m": StartOverTold(Verdict.STOPPED, MINUTES, None, None),
     "acknowledged after 3m": AckTold(BOB, MINUTES),
-    "muted until 03:12 UTC: known": MuteTold(BOB, BEGAN, "known"),
+    "muted until 29 May 03:12 UTC: known": MuteTold(BOB, BEGAN, "known"),
     "the mute is over": MuteTold(None, None),
     "S0456 called: nobody has acknowledged it for 3m": EscalationTold("S0456", MINUTES),
     "escalated: nobody has acknowledged it for 3m": EscalationTold(None, MINUTES),
@@ -102,3 +102,9 @@ def test_the_rank_is_named_once() -> None:
 )
 def test_ordinals(number: int, told: str) -> None:
     assert ordinal(number) == told
+
+
+def test_times_are_in_each_readers_own_zone() -> None:
+    stamp = int(BEGAN.timestamp())
+    assert say_clock(BEGAN) == f"<!date^{stamp}^{{time_secs}}|03:12:41 UTC>"
+    assert say_when(BEGAN) == f"<!date^{stamp}^{{date_short_pretty}} {{time}}|29 May 03:12 UTC>"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.actions import Verdict
@@ -423,11 +423,13 @@ def _play(steps: list[tuple[object, ...]], *, rewritten: bool) -> Room:
     return room
 
 
+@settings(deadline=None)
 @given(st.lists(STEPS, max_size=30))
 def test_saved_and_restored_at_any_point_it_orders_the_same(steps: list[tuple[object, ...]]) -> None:
     assert _play(steps, rewritten=True).actions == _play(steps, rewritten=False).actions
 
 
+@settings(deadline=None)
 @given(st.lists(STEPS, max_size=40))
 def test_one_incident_is_open_at_most(steps: list[tuple[object, ...]]) -> None:
     opened = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -128,6 +128,7 @@ def test_only_what_must_survive_is_worth_writing() -> None:
     assert not room.watch.dirty
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([SEEN, GONE, HALF]), st.integers(1, 5)), max_size=20))
 def test_saved_and_restored_at_any_point_it_orders_the_same(steps: list[tuple[HostChecked, int]]) -> None:
     rooms = Room(), Room(rewritten=True)

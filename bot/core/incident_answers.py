@@ -1,0 +1,153 @@
+"""What one person is told who asks for incidents, acknowledges, mutes, or wants one as a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from bot.core.blocks import (
+    Block,
+    Cell,
+    Message,
+    context,
+    link_cell,
+    make_message,
+    mention,
+    say,
+    say_code,
+    say_name,
+    section,
+    table,
+)
+from bot.core.events import ServiceName, UserId
+from bot.core.incident_state import IncidentId, Severity, short_id
+from bot.core.incident_words import say_when
+from bot.core.words import count, join_names, spell_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_ROWS = 12
+_HEADER: tuple[Cell, ...] = ("Began (UTC)", "What", "Id", "State", "Down")
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentRow:
+    """One incident of the list. `ended` None: it is open. `downtime`: up to now; zero: it never was down."""
+
+    incident: IncidentId
+    subject: str
+    severity: Severity
+    began: datetime
+    downtime: timedelta
+    ended: datetime | None = None
+    cause: str = ""
+    acked_by: UserId | None = None
+    link: str | None = None  # to its thread
+
+
+@dataclass(frozen=True, slots=True)
+class MutedRow:
+    service: ServiceName
+    until: datetime
+    by: UserId | None = None
+    reason: str = ""
+
+
+def render_incidents(
+    rows: Sequence[IncidentRow], *, service: ServiceName | None = None, muted: Sequence[MutedRow] = ()
+) -> Message:
+    """`rows`: the open ones first, then the newest; of one service or of all that may be named here."""
+    about = f" of {say_code(service)}" if service is not None else ""
+    silent = [section(_muted(muted), 1_500)] if muted else []
+    if not rows:
+        told = f"No incident{about} is on record."
+        return make_message(told, section(told), *silent)
+    opened = [row for row in rows if row.ended is None]
+    told = f"{count(len(opened), 'incident')}{about} open." if opened else f"No incident{about} is open."
+    shown = rows[:MOST_ROWS]
+    blocks: list[Block] = [section(_lines(told, opened)), table([_HEADER, *map(_row, shown)]), *silent]
+    more = f"and {len(rows) - len(shown)} older ones · " if len(rows) > len(shown) else ""
+    blocks.append(context(f"{more}`incidents export ID` gives one of them as a file"))
+    spoken = "; ".join(f"{row.subject} {row.severity} {short_id(row.incident)}" for row in opened[:5])
+    return make_message(f"{told} {say(spoken, 500)}".strip(), *blocks)
+
+
+def _lines(told: str, opened: Sequence[IncidentRow]) -> str:
+    """What is open now, a line each: why, and who is on it."""
+    lines = [told]
+    for row in opened[:5]:
+        cause = f": {say(row.cause, 200)}" if row.cause else ""
+        who = f"{mention(row.acked_by)} is on it" if row.acked_by is not None else "nobody is on it yet"
+        lines.append(f"{say_name(row.subject)} is {_what(row)}{cause} · {who}")
+    return "\n".join(lines)
+
+
+def _what(row: IncidentRow) -> str:
+    return "gone" if row.severity is Severity.HOST else str(row.severity)
+
+
+def _row(row: IncidentRow) -> tuple[Cell, ...]:
+    when = f"{row.began.astimezone(UTC):%d %b %H:%M}"
+    state = "open" if row.ended is None else "over"
+    down = spell_duration(row.downtime) if row.downtime else "-"
+    what = f"{row.subject} {_what(row)}"
+    return link_cell(row.link, when), what, short_id(row.incident), state, down
+
+
+def _muted(muted: Sequence[MutedRow]) -> str:
+    told = [
+        f"{say_code(row.service)} until {say_when(row.until)}"
+        f"{f' by {mention(row.by)}' if row.by is not None else ''}"
+        f"{f': {say(row.reason, 100)}' if row.reason else ''}"
+        for row in muted[:10]
+    ]
+    return f"Muted: {'; '.join(told)}"
+
+
+def _sentence(told: str) -> Message:
+    return make_message(told, section(told))
+
+
+def render_unknown(typed: str) -> Message:
+    """No incident that may be named here has an id that begins so."""
+    return _sentence(f"There is no incident {say_code(typed)} here. `incidents` lists them with their ids.")
+
+
+def render_ambiguous(typed: str, ids: Sequence[IncidentId]) -> Message:
+    names = join_names([say_code(each[: max(len(typed) + 4, 8)]) for each in ids[:6]], last="or")
+    return _sentence(f"Several incidents begin with {say_code(typed)}: {names}. Nothing was done.")
+
+
+def render_none_open(service: ServiceName | None) -> Message:
+    about = f" of {say_code(service)}" if service is not None else ""
+    return _sentence(f"No incident{about} is open: there is nothing to do.")
+
+
+def render_acknowledged(subject: str, *, before: UserId | None = None) -> Message:
+    """`before`: who had done it already."""
+    if before is not None:
+        return _sentence(f"{mention(before)} has acknowledged the incident of {say_code(subject)} already.")
+    return _sentence(f"You are on it: nobody else is called for {say_code(subject)}.")
+
+
+def render_muted(service: ServiceName, until: datetime, *, still_open: bool = False) -> Message:
+    told = f"{say_code(service)} is muted until {say_when(until)}: no incident is opened for it."
+    rest = " The one that is open goes on, and calls nobody." if still_open else ""
+    return _sentence(f"{told}{rest} What is down then is told then.")
+
+
+def render_unmuted(service: ServiceName, *, was: bool = True) -> Message:
+    if not was:
+        return _sentence(f"{say_code(service)} was not muted.")
+    return _sentence(f"{say_code(service)} is no longer muted.")
+
+
+def render_closed(subject: str) -> Message:
+    told = f"The incident of {say_code(subject)} is closed. None is opened again before it has served."
+    return _sentence(told)
+
+
+def render_export_coming(incident: IncidentId) -> Message:
+    return _sentence(f"The timeline of incident {say_code(short_id(incident))} comes here as a file.")
