@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from bot.core.setup import Setup
     from config.engine_file import EngineFile
 
+LOG_FIRST = timedelta(seconds=20)  # after a resume: an engine that is up answers before its log is read
 CATCHING_UP = timedelta(minutes=2)  # after a resume: what was written meanwhile is read before it is judged
 
 _CHECKS = (
@@ -169,6 +170,8 @@ class Startup:
             if member.sent is Sent.UNDERWAY:
                 self._take_unanswered(name, "kimi itself went away before the answer came", now)
         turn.state.proof.out = False
+        if turn.state.proof.since is None:
+            turn.state.proof.log_first = now + LOG_FIRST
         if self.plan.verb is not Verb.STOP:
             probe(turn, now)
         if turn.state.proof.smoke_asked is not None and turn.state.proof.smoke is None:

@@ -135,7 +135,15 @@ def _prove(turn: Turn, now: datetime) -> None:
 
 def _is_proven(turn: Turn, now: datetime) -> bool:
     """Nothing is missing; without a healthy answer there is no need to look at the rest."""
-    return _is_healthy(turn) and missing_proof(turn.plan, turn.state, turn.current(now)[0]) is None
+    if not _is_healthy(turn) or _is_log_behind(turn, now):
+        return False
+    return missing_proof(turn.plan, turn.state, turn.current(now)[0]) is None
+
+
+def _is_log_behind(turn: Turn, now: datetime) -> bool:
+    """Whether phases that are over may still be told by their own lines: a proof would close them unseen."""
+    proof = turn.state.proof
+    return proof.said is None and proof.log_first is not None and now < proof.log_first
 
 
 def _is_healthy(turn: Turn) -> bool:

@@ -141,6 +141,7 @@ class Proof:
     asked: datetime | None = None  # when a probe was last ordered
     out: bool = False  # it was not answered yet
     renewed: datetime | None = None  # when the newest start was first seen; our clock
+    log_first: datetime | None = None  # until then the log may still tell what led to a healthy answer
     answer: ProbeAnswer | None = None
     answered: datetime | None = None
     foreign: int = 0  # answers in a row, since the log said ready, from a socket of another process

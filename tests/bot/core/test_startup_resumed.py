@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from bot.core.actions import EditRoot, PostReply, ProbeNow, RunSmoke, SendVerb, StallReported, Verdict
-from bot.core.events import SmokeFinished
-from tests.support.startup_runs import MEMBER, NEW, PASSED, RUNNING, Run
+from bot.core.actions import (
+    EditRoot,
+    PhaseFinished,
+    PostReply,
+    ProbeNow,
+    RunSmoke,
+    SendVerb,
+    StallReported,
+    Verdict,
+)
+from bot.core.events import PhaseId, ProbeAnswered, SmokeFinished
+from tests.support.startup_runs import MEMBER, NEW, PASSED, RUNNING, UP, Run
 
 
 def test_resumed_amid_the_verb_it_asks_the_unit_instead_of_sending_again() -> None:
@@ -31,6 +42,42 @@ def test_resumed_amid_the_smoke_test_it_asks_for_it_anew() -> None:
     run.tell(SmokeFinished(PASSED))
     run.wait_for_verdict()
     assert run.startup.verdict is Verdict.HEALTHY
+
+
+def came_up_while_away() -> Run:
+    """Weights were loading when it went; the engine answers as healthy before a line is read."""
+    run = Run()
+    run.start_process()
+    for rank in ("TP0", "TP1"):
+        run.say("Load weight begin. avail mem=78.50 GB", rank=rank)
+    run.pass_time(60)
+    run.restore()
+    run.actions.extend(run.startup.resume(run.now, away=timedelta(seconds=60)))
+    run.unit, run.answer = RUNNING, UP
+    run.observe(RUNNING)
+    run.tell(ProbeAnswered(UP))
+    run.wait(5)
+    return run
+
+
+def test_what_ended_meanwhile_is_told_by_its_log_though_the_engine_answers_first() -> None:
+    run = came_up_while_away()
+    assert run.startup.view(run.now).phase is PhaseId.WEIGHTS
+    for rank in ("TP0", "TP1"):
+        run.end_weights(rank)
+    run.capture_graphs(seconds=0)
+    run.say_ready()
+    run.wait_for_verdict()
+    assert run.startup.verdict is Verdict.HEALTHY
+    told = [reply.phase for reply in run.replies(PhaseFinished)]
+    assert told.count(PhaseId.WEIGHTS) == 1
+
+
+def test_an_engine_that_answers_is_healthy_also_where_its_log_says_nothing_more() -> None:
+    run = came_up_while_away()
+    run.wait_for_verdict()
+    assert run.startup.verdict is Verdict.HEALTHY
+    assert PhaseId.WEIGHTS not in [reply.phase for reply in run.replies(PhaseFinished)]
 
 
 def test_resumed_without_anything_outstanding_it_only_asks_the_engine() -> None:
