@@ -37,6 +37,20 @@ _HOW = {
 _ENDS = {1: "st", 2: "nd", 3: "rd"}
 
 
+def tell_how(how: How, attempt: int = 0) -> str:
+    """Why a startup that nobody in chat asked for has begun: the reason that its thread shows."""
+    match how:
+        case How.SYSTEMD:
+            counter = f" (restart counter {attempt})" if attempt else ""
+            return f"by systemd, after a crash{counter}"
+        case How.BOOT:
+            return "with its host, which was booted anew"
+        case How.OUTSIDE:
+            return "by a person, a timer or a tool on the host"
+        case _:
+            assert_never(how)
+
+
 def tell_plain(reply: IncidentReply) -> str:
     """One sentence, without a mark at its end and without the person who did it."""
     match reply:

@@ -67,6 +67,7 @@ from bot.core.monitor_starts import (
 from bot.core.monitor_state import Mute, WatchPlan, WatchStanding, WatchState
 from bot.core.monitor_turn import WatchTurn
 from bot.core.monitor_units import Ails, RunBegan, RunDied, RunStopped, read_line, read_state
+from bot.core.startup_view import host_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -138,8 +139,10 @@ class Watch:
         match event:
             case Checked():
                 self._check(event, now)
-            case UnitLine():
+            case UnitLine() if event.member in self.state.members:
                 self._take_facts(read_line(turn, event.member, event.line, now), now)
+            case UnitLine():
+                pass  # of a member that is configured no more
             case SmokeChecked():
                 take_smoke(turn, event.result, now)
             case LoadSeen():
@@ -191,7 +194,7 @@ class Watch:
             good = doubt_of(turn, event.probe) is None and bool(units) and _are_up(units)
             state.good_since = (state.good_since or now) if good else None
             return
-        if not units and turn.plan.reach == "ssh":
+        if turn.plan.reach == "ssh" and not any(host_of(name) == turn.plan.host for name in units):
             state.goods, state.good_since, state.fails = 0, None, 0
             return
         stopped = [fact for fact in facts if isinstance(fact, RunStopped)]

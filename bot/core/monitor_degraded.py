@@ -32,6 +32,7 @@ SMOKE_FAILURES = 2  # in a row, before the engine counts as dead
 FAR_OFF = 3.0  # times the usual
 _LEAST_WAIT = 1.0  # seconds; a first token that comes sooner is never slow
 _FULL_WITHIN, _FULL_TIMES = timedelta(minutes=5), 3
+_NO_ROOM = 0.98  # of the KV cache
 _QUEUE_LOOKS, _QUEUE_LEAST = 5, 16  # a queue that grew with each of so many looks, to so many requests
 
 
@@ -98,6 +99,11 @@ def take_load(turn: WatchTurn, load: LoadSeen, now: datetime) -> None:
     if len(looks) == _QUEUE_LOOKS and grew and looks[-1] >= _QUEUE_LEAST:
         told = f"requests pile up: {looks[-1]} wait, {looks[0]} did {_QUEUE_LOOKS - 1} looks before; "
         ail(turn, Sign(SignKind.QUEUE, now, f"{told}{load.running} run"), now)
+    no_room = load.usage is not None and load.usage >= _NO_ROOM and load.waiting > 0
+    state.crowded = state.crowded + 1 if no_room else 0
+    if state.crowded >= _QUEUE_LOOKS:
+        told = f"the KV cache is full ({load.usage:.0%}) with {load.waiting} requests waiting"
+        ail(turn, Sign(SignKind.MEMORY, now, told), now)
 
 
 def take_ailing(turn: WatchTurn, sign: Sign, now: datetime) -> None:

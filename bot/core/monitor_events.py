@@ -61,15 +61,19 @@ class SmokeChecked:
 
 @dataclass(frozen=True, slots=True)
 class LoadSeen:
-    """What the engine tells of its queue (`/metrics`, `/v1/loads`): requests waiting and running."""
+    """What the engine tells of its queue (`/metrics`, `/v1/loads`): requests waiting and running.
+
+    `usage`: how much of the KV cache is in use, from 0 to 1; None where it does not tell.
+    """
 
     waiting: int
     running: int
+    usage: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OperationUnderWay:
-    """One of ours began; `by` None and a watch: a startup that nobody in chat asked for."""
+    """One of ours began; `by` None: nobody in chat asked for it, so its failure is an outage."""
 
     operation: OperationId
     verb: Verb

@@ -50,15 +50,29 @@ _TELLING = (
     "preempted by",
     "NVRM: Xid",
 )
+# What systemd itself says of a unit's life, in the words of every version.
+_LIFE = (
+    "^Start(ing|ed) ",
+    "^Stopp(ing|ed) ",
+    "^Failed to start ",
+    "Main process exited",
+    "Failed with result",
+    "Deactivated successfully",
+    "Succeeded",
+    "Scheduled restart job",
+    "OOM killer",
+    "repeated too quickly",
+    "timed out",
+)
 _GATE = re.compile("|".join(_TELLING))
 _XID = re.compile(r"NVRM: Xid \((?P<device>[^)]*)\): (?P<number>\d+)")
 _FULL = re.compile(r"KV cache pool is full|is preempted by PreemptionMode|(?:Prefill|Decode) out of memory")
 _SOFT = re.compile(r"[Ww]atchdog timeout .*soft=True|Health check failed\.")
 
 
-def telling_pattern() -> str:
-    """For `journalctl --grep`: lines beside systemd's own that a watch wants to see."""
-    return "|".join(_TELLING)
+def telling_pattern(*, systemd: bool = True) -> str:
+    """For `journalctl --grep`: all that a watch wants to see; `systemd`: of its own lines too."""
+    return "|".join((*_LIFE, *_TELLING) if systemd else _TELLING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def take_operation(turn: WatchTurn, event: OperationUnderWay, now: datetime) -> 
     state = turn.state
     if state.operation is not None and state.operation.operation == event.operation:
         return
-    asked = event.verb is not Verb.WATCH or event.by is not None
+    asked = event.by is not None
     how = state.follow.how if state.follow is not None and not asked else None
     state.operation = Under(event.operation, event.verb, asked, now, how)
     state.follow, state.fails, state.goods, state.good_since, state.stopped = None, 0, 0, None, None

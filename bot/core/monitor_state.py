@@ -106,6 +106,7 @@ class WatchState:
     cut: int = 0  # checks in a row that only the host itself could make
     slow: int = 0  # smoke tests in a row that were far too slow
     waiting: list[int] = field(default_factory=list)  # requests in the queue, newest last
+    crowded: int = 0  # looks in a row at a KV cache without room, with requests waiting
     full: list[datetime] = field(default_factory=list)  # when the log said that the KV cache is full
     worst: dict[SignKind, datetime] = field(default_factory=dict)  # the last sign of each that it is degraded
     stopped: datetime | None = None  # inactive since, and not taken for a stop yet

@@ -26,7 +26,7 @@ from bot.core.incident_actions import (
     WorsenedTold,
 )
 from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity
-from bot.core.incident_words import ordinal, say_clock, say_when, tell_attempt, tell_plain, tell_run
+from bot.core.incident_words import ordinal, say_clock, say_when, tell_attempt, tell_how, tell_plain, tell_run
 from bot.core.words import Searched
 from tests.support.incidents import ALICE, BEGAN, BOB, DIED, MEMBER
 
@@ -108,3 +108,10 @@ def test_times_are_in_each_readers_own_zone() -> None:
     stamp = int(BEGAN.timestamp())
     assert say_clock(BEGAN) == f"<!date^{stamp}^{{time_secs}}|03:12:41 UTC>"
     assert say_when(BEGAN) == f"<!date^{stamp}^{{date_short_pretty}} {{time}}|29 May 03:12 UTC>"
+
+
+@pytest.mark.parametrize("how", list(How))
+def test_how_it_began_is_said_of_each_kind(how: How) -> None:
+    told = tell_how(how, 4)
+    assert ("restart counter 4" in told) == (how is How.SYSTEMD)
+    assert not [word for word in Searched if word in told]

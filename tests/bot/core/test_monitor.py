@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.actions import Verdict
-from bot.core.events import OperationId, ProbeAnswer, SmokeResult, Ticked, UserId, Verb
+from bot.core.events import (
+    LogLine,
+    Member,
+    OperationId,
+    Origin,
+    ProbeAnswer,
+    SmokeResult,
+    Ticked,
+    UserId,
+    Verb,
+)
 from bot.core.incident_events import DownAgain, IncidentMuted, IncidentUnmuted, Recovered
 from bot.core.incident_state import Severity, SignKind
 from bot.core.monitor_events import (
@@ -22,6 +32,7 @@ from bot.core.monitor_events import (
     OperationUnderWay,
     SmokeChecked,
     TellStopped,
+    UnitLine,
     Unmuted,
     WatchEvent,
     WatchStart,
@@ -32,12 +43,14 @@ from tests.support.watches import (
     FAILED,
     GOOD,
     LOOPING,
+    MEMBER,
     REFUSED,
     RUNNING,
     STOPPED,
     STOPPING,
     Room,
     make_plan,
+    run_id,
 )
 
 WHO = UserId("U0123")
@@ -154,6 +167,22 @@ def test_checks_before_and_after_a_gap_are_not_in_a_row() -> None:
     room.unit, room.probe = RUNNING, BUSY
     assert room.look(2) == []
     assert len(room.look()) == 1
+
+
+def test_a_line_of_a_member_that_is_configured_no_more_is_nothing() -> None:
+    room = Room()
+    line = LogLine(EXITED, EXITED, origin=Origin.MANAGER)
+    assert room.tell(UnitLine(Member("gone/kimi.service"), line)) == []
+
+
+def test_with_its_own_host_out_of_sight_another_members_host_tells_nothing_of_the_probe() -> None:
+    other = Member("llm-three/kimi.service")
+    room = Room(make_plan(members=(MEMBER, other)))
+    running = replace(RUNNING, invocation=run_id(1))
+    room.look(2, units={MEMBER: running, other: running}, boots={})
+    room.probe = None
+    room.look(20, units={MEMBER: "timed out", other: running}, boots={}, sight=Sight.HALF)
+    assert room.actions == []
 
 
 class TestReachedPastSsh:

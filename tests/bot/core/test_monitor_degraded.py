@@ -96,6 +96,18 @@ def test_a_queue_that_grows_and_grows() -> None:
     assert opened.plan.signs[0].sentence == "requests pile up: 40 wait, 0 did 4 looks before; 8 run"
 
 
+def test_a_cache_without_room_while_requests_wait() -> None:
+    room = _serving()
+    for _ in range(5):
+        room.tell(LoadSeen(3, 8, 0.995))
+        room.tell(LoadSeen(0, 8, 0.995))
+    assert room.actions == []
+    for _ in range(5):
+        room.tell(LoadSeen(3, 8, 0.995))
+    (opened,) = room.ordered(OpenIncident)
+    assert opened.plan.signs[0].sentence == "the KV cache is full (100%) with 3 requests waiting"
+
+
 @pytest.mark.parametrize("waiting", [(40, 40, 41, 42, 43), (0, 1, 2, 3, 4), (50, 40, 60, 70, 80)])
 def test_a_queue_that_does_not(waiting: tuple[int, ...]) -> None:
     room = _serving()

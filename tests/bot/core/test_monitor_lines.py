@@ -111,6 +111,8 @@ def test_most_lines_tell_nothing(text: str) -> None:
 def test_what_systemd_says(text: str, kind: type | None) -> None:
     told = read_telling(_line(text, Origin.MANAGER), SGLANG)
     assert told is None if kind is None else isinstance(told, kind)
+    assert told is None or re.search(telling_pattern(), text)
+    assert told is None or not re.search(telling_pattern(systemd=False), text)
 
 
 def test_the_counter_is_read_from_the_words_where_the_field_is_not_there() -> None:

@@ -245,6 +245,13 @@ class TestAskedForInChat:
         assert room.watch.state.operation is None
 
 
+def test_a_restart_that_kimi_itself_had_to_make_and_that_fails_is_an_outage() -> None:
+    room = _serving()
+    room.tell(OperationUnderWay(OURS, Verb.RESTART))
+    room.tell(OperationEnded(OURS, Verb.RESTART, Verdict.FAILED, TOOK, cause="out of GPU memory"))
+    assert len(room.ordered(OpenIncident)) == 1
+
+
 def test_a_start_nobody_asked_for_that_fails_is_an_outage_of_what_served() -> None:
     room = _serving()
     _restart(room)
