@@ -91,6 +91,7 @@ async def test_a_redis_that_is_gone_makes_nobody_kill_the_process(room: Room, ow
     report = room.vitals.report()
     assert (report.alive, report.ready) == (True, False)
     assert room.part("redis").words == "has not answered for 0 s"
+    assert room.store.link.errors >= 1
     assert room.vitals.depth is None
     room.store.leases.renewed -= LONG  # it cannot renew meanwhile
     assert not room.part("leases").good
@@ -156,8 +157,11 @@ async def test_it_looks_for_ever_and_says_how_late_the_loop_is() -> None:
     async with practise("healthy", speed=100) as practice:
         vitals = practice.app.vitals
         await until(lambda: vitals.report().ready)
-        seen = vitals._beat
+        seen, outbox = vitals._beat, practice.app.startups.ground.outbox
+        looked, renewed = outbox.beat, practice.app.startups.ground.store.leases.renewed
         await until(lambda: vitals._beat > seen + EVERY / 2)
+        await until(lambda: outbox.beat > looked)
+        await until(lambda: practice.app.startups.ground.store.leases.renewed > renewed)
         assert vitals.report().problems() == ()
         await practice.app.close()
         assert vitals.report().problems()[0] == "process: stopping"

@@ -60,7 +60,7 @@ async def test_a_lost_connection_is_made_anew(tmp_path: Path) -> None:
         server.cut()
         await connection.wait_closed()
         assert (await host.run(ECHO)).out == "x\n"
-        assert server.logins == 2
+        assert (server.logins, host.connects) == (2, 2)
 
 
 async def test_a_host_that_comes_back(tmp_path: Path) -> None:
