@@ -29,6 +29,7 @@ from bot.core.blocks import (
 )
 from bot.core.command import Word
 from bot.core.events import Verb
+from bot.core.incident_words import say_when
 from bot.core.request import Standing
 from bot.core.words import (
     Searched,
@@ -46,7 +47,16 @@ if TYPE_CHECKING:
 
     from bot.core.actions import StartupView
     from bot.core.events import ChannelId, OperationId, ServiceName, UserId
-    from bot.core.request import Busy, Held, LastStartup, NeedsConfirmation, Request, Started, StatusView
+    from bot.core.request import (
+        Busy,
+        Held,
+        LastStartup,
+        NeedsConfirmation,
+        Outage,
+        Request,
+        Started,
+        StatusView,
+    )
 
 REDIS_GONE = "Redis does not answer; nothing was done. Try again in a minute."
 # Slack tells a mention again that was not acknowledged, and does not say whether it will.
@@ -257,9 +267,21 @@ def _more(view: StatusView, *, told: bool) -> list[str]:
     if view.held is not None:
         held = replace(view.held, headline="") if told else view.held
         lines.append(f"It is {_held(held)}")
+    if view.outage is not None:
+        lines.append(_outage(view.outage))
+    if view.muted is not None:
+        lines.append(f"Muted until {say_when(view.muted)}")
     if view.last is not None:
         lines.append(_last(view.last))
     return lines
+
+
+def _outage(outage: Outage) -> str:
+    """`Incident 3f9a2c11, open for 13m: process died by SIGSEGV · nobody is on it yet: <thread>`."""
+    who = f"{mention(outage.acked_by)} is on it" if outage.acked_by is not None else "nobody is on it yet"
+    where = f": {link(outage.link, 'its thread')}" if outage.link else ""
+    age = spell_duration(outage.age)
+    return f"Incident {say(outage.incident, 40)}, open for {age}: {say(outage.sentence, 300)} · {who}{where}"
 
 
 def _startup(view: StartupView, *, where: str) -> str:

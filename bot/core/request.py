@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
@@ -111,6 +111,17 @@ class LastStartup:
 
 
 @dataclass(frozen=True, slots=True)
+class Outage:
+    """The open incident of a service. `sentence`: what shows it; `incident`: the id as people see it."""
+
+    incident: str
+    sentence: str
+    age: timedelta
+    acked_by: UserId | None = None
+    link: str | None = None  # to its thread
+
+
+@dataclass(frozen=True, slots=True)
 class StatusView:
     """The present of one service."""
 
@@ -123,6 +134,8 @@ class StatusView:
     held: Held | None = None  # who has it
     last: LastStartup | None = None
     problem: str | None = None  # one plain sentence: why it cannot be seen, or what does not answer
+    outage: Outage | None = None  # its open incident
+    muted: datetime | None = None  # until when no incident is opened for it
 
 
 def refusal_of(request: Request, units: Mapping[Member, UnitState]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,6 +36,7 @@ from bot.core.request import (
     Held,
     LastStartup,
     NeedsConfirmation,
+    Outage,
     Request,
     Standing,
     Started,
@@ -295,3 +296,16 @@ def test_a_status_promises_nothing_while_there_is_no_progress() -> None:
 def test_a_status_without_a_startup_tells_what_its_holder_does() -> None:
     told = render_status([replace(STATUS, held=HELD)]).text
     assert "It is being restarted by <@U0ALICE>, 2m ago, weights 12/64: " in told
+
+
+def test_a_status_tells_of_the_open_incident_and_of_a_mute() -> None:
+    outage = Outage(
+        "3f9a2c11", "process died by SIGSEGV", timedelta(minutes=13), link="https://slack.example/p1"
+    )
+    told = render_status([replace(STATUS, outage=outage, muted=datetime(2026, 5, 29, tzinfo=UTC))]).text
+    assert (
+        "Incident 3f9a2c11, open for 13m: process died by SIGSEGV · nobody is on it yet: "
+        "<https://slack.example/p1|its thread>\nMuted until <!date^"
+    ) in told
+    acked = render_status([replace(STATUS, outage=replace(outage, acked_by=UserId("U0BOB"), link=None))]).text
+    assert acked.endswith("<@U0BOB> is on it")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.blocks import MOST_BYTES, Message, weigh
 from bot.core.events import ServiceName
 from bot.core.incident_answers import (
     MOST_ROWS,
@@ -30,6 +28,11 @@ from bot.core.incident_answers import (
 from bot.core.incident_state import IncidentId, Severity
 from bot.core.words import Searched
 from tests.support.incidents import ALICE, BEGAN, BOB, SERVICE
+from tests.support.slack_messages import assert_sendable, shown
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bot.core.blocks import Message
 
 ROW = IncidentRow(
     IncidentId("3f9a2c11" + "0" * 24),
@@ -43,15 +46,8 @@ ROW = IncidentRow(
 OVER = replace(ROW, incident=IncidentId("aa" * 16), ended=BEGAN + timedelta(minutes=13))
 
 
-def _texts(found: Any) -> list[str]:
-    if isinstance(found, dict):
-        own = [found["text"]] if isinstance(found.get("text"), str) else []
-        return own + [text for each in found.values() for text in _texts(each)]
-    return [text for each in found for text in _texts(each)] if isinstance(found, list) else []
-
-
 def _told(message: Message) -> str:
-    return "\n".join(_texts(list(message.blocks)))
+    return shown(message)
 
 
 def test_what_is_open_comes_with_its_cause_and_who_is_on_it() -> None:
@@ -124,6 +120,6 @@ def test_it_keeps_slacks_limits_and_nothing_is_read_as_markup(rows: list[tuple[s
     ]
     muted = [MutedRow(ServiceName(subject), BEGAN, BOB, cause) for subject, cause, _ in rows]
     message = render_incidents(made, muted=muted)
-    assert weigh(message.blocks) <= MOST_BYTES
+    assert_sendable(message)
     sections = [block["text"]["text"] for block in message.blocks if block["type"] == "section"]
     assert not any("<!here>" in each for each in (*sections, message.text))

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.blocks import MOST_BYTES, MOST_FALLBACK, weigh
 from bot.core.events import InvocationId, OperationId, PhaseId, ServiceName
 from bot.core.incident_render import render_incident_root, render_stopped
 from bot.core.incident_state import Attempt, Ending, RunRead, Severity, Sign, SignKind
 from bot.core.monitor_events import TellStopped
 from bot.core.words import Searched
 from tests.support.incidents import BEGAN, BOB, MEMBER, SERVICE, Case, make_incident_plan
+from tests.support.slack_messages import assert_sendable, kinds, shown
 
 VIEW = Case().view()
 READ = RunRead("out of GPU memory", phase=PhaseId.WEIGHTS)
@@ -26,14 +26,7 @@ ATTEMPT = Attempt(4, MEMBER, InvocationId("b" * 32), BEGAN, timedelta(minutes=3)
 
 
 def _text(view: Any) -> str:
-    return "\n".join(_texts(list(render_incident_root(view).blocks)))
-
-
-def _texts(found: Any) -> list[str]:
-    if isinstance(found, dict):
-        own = [found["text"]] if isinstance(found.get("text"), str) else []
-        return own + [text for each in found.values() for text in _texts(each)]
-    return [text for each in found for text in _texts(each)] if isinstance(found, list) else []
+    return shown(render_incident_root(view))
 
 
 def _buttons(view: Any) -> list[str]:
@@ -138,9 +131,8 @@ VIEWS = st.builds(
 @given(VIEWS)
 def test_it_keeps_slacks_limits_and_its_shape(view: Any) -> None:
     message = render_incident_root(view)
-    assert weigh(message.blocks) <= MOST_BYTES
-    assert len(message.text.encode()) <= MOST_FALLBACK * 4
-    assert [block["type"] for block in message.blocks] == ["section", "context", "context", "actions"]
+    assert_sendable(message)
+    assert kinds(message) == ["section", "context", "context", "actions"]
 
 
 def test_nothing_in_it_is_read_as_markup() -> None:
@@ -161,7 +153,7 @@ def test_no_word_that_people_search_for_stands_in_it(severity: Severity, ending:
 
 def test_a_stop_outside_chat_is_one_message() -> None:
     message = render_stopped(TellStopped(SERVICE, BEGAN, BEGAN, "someone asked systemd to stop it"))
-    told = "\n".join(_texts(list(message.blocks)))
+    told = shown(message)
     assert "*kimi-k2.5* is stopped since" in told
     assert "Someone asked systemd to stop it. It stays down until started" in told
     assert not [word for word in Searched if word in told]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from bot.core.account import Changed
 from bot.core.actions import Verdict
-from bot.core.blocks import MOST_BYTES, weigh
 from bot.core.events import InvocationId, PhaseId, ServiceName, UserId, Verb
 from bot.core.incident_actions import (
     AckTold,
@@ -35,6 +33,7 @@ from bot.core.incident_report import render_incident_reply
 from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity, Sign, SignKind
 from bot.core.words import Searched
 from tests.support.incidents import ALICE, BEGAN, BOB, DIED, MEMBER, Case
+from tests.support.slack_messages import assert_sendable, shown
 
 VIEW = Case().view()
 MINUTES = timedelta(minutes=3)
@@ -90,15 +89,8 @@ REPLIES: list[tuple[IncidentReply, str]] = [
 ]
 
 
-def _texts(found: Any) -> list[str]:
-    if isinstance(found, dict):
-        own = [found["text"]] if isinstance(found.get("text"), str) else []
-        return own + [text for each in found.values() for text in _texts(each)]
-    return [text for each in found for text in _texts(each)] if isinstance(found, list) else []
-
-
 def _told(reply: IncidentReply) -> str:
-    return "\n".join(_texts(list(render_incident_reply(reply, VIEW).blocks)))
+    return shown(render_incident_reply(reply, VIEW))
 
 
 @pytest.mark.parametrize(("reply", "words"), REPLIES)
@@ -134,7 +126,7 @@ ANY = st.one_of(
 @settings(deadline=None)
 @given(ANY)
 def test_it_keeps_slacks_limits(reply: IncidentReply) -> None:
-    assert weigh(render_incident_reply(reply, VIEW).blocks) <= MOST_BYTES
+    assert_sendable(render_incident_reply(reply, VIEW))
 
 
 def test_nothing_in_it_is_read_as_markup() -> None:
