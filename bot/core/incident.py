@@ -303,6 +303,7 @@ class Incident:
         turn, state = self._turn, self.state
         state.downtime = downtime_of(state, max(since or now, self.plan.began))
         state.down_since, state.ending, state.recovered, state.ended_by = None, ending, now, by
+        state.over = since or now
         told = EndTold(
             ending=ending,
             severity=state.severity,

@@ -75,10 +75,10 @@ def _acknowledged(plan: IncidentPlan, state: IncidentState, names: Mapping[UserI
 
 
 def _ended(state: IncidentState, names: Mapping[UserId, str]) -> str:
-    if state.ending is None or state.recovered is None:
+    if state.ending is None or state.over is None:
         return "not yet"
     by = f" by {_who(state.ended_by, names)}" if state.ended_by is not None else ""
-    return f"{_time(state.recovered)}: {_ENDINGS[state.ending]}{by}"
+    return f"{_time(state.over)}: {_ENDINGS[state.ending]}{by}"
 
 
 def _downtime(state: IncidentState, now: datetime) -> str:

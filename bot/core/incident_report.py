@@ -38,7 +38,15 @@ from bot.core.incident_actions import (
     WorsenedTold,
 )
 from bot.core.incident_state import Ending, Severity, short_id
-from bot.core.incident_words import ordinal, say_clock, say_when, tell_attempt, tell_downtime, tell_plain
+from bot.core.incident_words import (
+    ordinal,
+    say_clock,
+    say_when,
+    tell_attempt,
+    tell_downtime,
+    tell_plain,
+    tell_run,
+)
 from bot.core.words import Searched, count, name_verb_doing, spell_duration
 
 if TYPE_CHECKING:
@@ -124,8 +132,7 @@ def _log(reply: RunTold | ChangesTold | AttemptTold) -> Message:
 def _run(read: RunRead) -> Message:
     blocks: list[Block] = []
     if read.is_known:
-        rank = f"{say(read.rank, 40)}: " if read.rank is not None and read.rank not in read.cause else ""
-        told = f"*{rank}{say(read.cause, 600)}*"
+        told = f"*{say(tell_run(read), 700)}*"
         blocks += [preformatted("\n".join(read.evidence), 1_500)] if read.evidence else []
         blocks += [section(say(text, 700)) for text in (read.means, _try(read.advice)) if text]
     else:

@@ -211,7 +211,8 @@ class IncidentState:
     times: int = 1  # how often it went down
     down_since: datetime | None = None  # None: it serves at present
     downtime: timedelta = timedelta()  # of the times before
-    recovered: datetime | None = None
+    recovered: datetime | None = None  # when its end was told
+    over: datetime | None = None  # since when it serves again, where that is known; else the same
     ending: Ending | None = None
     ended_by: UserId | None = None
     closed: bool = False

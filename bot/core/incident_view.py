@@ -43,7 +43,7 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         down_since=state.down_since,
         downtime=downtime_of(state, now),
         ending=state.ending,
-        ended=state.recovered,
+        ended=state.over,
         ended_by=state.ended_by,
     )
 

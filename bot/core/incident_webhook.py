@@ -43,7 +43,7 @@ def make_payload(
         "ending": str(state.ending) if state.ending is not None else None,
         "began": _iso(plan.began),
         "opened": _iso(plan.opened),
-        "ended": _iso(state.recovered),
+        "ended": _iso(state.over if state.ending is not None else None),
         "last_healthy": _iso(plan.last_healthy),
         "downtime_seconds": round(downtime_of(state, now).total_seconds(), 3),
         "times": state.times,

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _HOW = {
-    How.SYSTEMD: "systemd starts it again by itself",
-    How.BOOT: "it starts with its host",
-    How.OUTSIDE: "someone or something outside chat starts it",
+    How.SYSTEMD: "it was started again by systemd itself",
+    How.BOOT: "it was started with its host",
+    How.OUTSIDE: "someone or something outside chat has started it",
 }
 
 _ENDS = {1: "st", 2: "nd", 3: "rd"}
@@ -94,19 +94,19 @@ def _tell_affected(reply: AffectedTold) -> str:
 def tell_run(read: RunRead) -> str:
     if not read.is_known:
         return "no line of it says why"
-    rank = f"{read.rank}: " if read.rank is not None and read.rank not in read.cause else ""
-    return f"{rank}{read.cause}"
+    rank = f" ({read.rank})" if read.rank is not None and read.rank not in read.cause else ""
+    return f"{read.cause}{rank}"
 
 
 def tell_attempt(attempt: Attempt, same: int) -> str:
-    """`attempt 4 died in weights after 3m with out of GPU memory`; `each` where all before were alike."""
-    each = "each " if same > 1 else ""
+    """`attempt 4 died in weights after 3m: out of GPU memory`; `, each died`, where those before did too."""
+    each = ", each" if same > 1 else ""
     read = attempt.read
     lasted = attempt.lasted or (read.lasted if read is not None else None)
     after = f" after {spell_duration(lasted)}" if lasted is not None else ""
     where = f" in {label_phase(read.phase, read.role)}" if read is not None and read.phase is not None else ""
-    why = f" with: {tell_run(read)}" if read is not None and read.is_known else ""
-    return f"attempt {attempt.number}, {each}died{where}{after}{why}"
+    why = f": {tell_run(read)}" if read is not None and read.is_known else ""
+    return f"attempt {attempt.number}{each} died{where}{after}{why}"
 
 
 def _tell_start(reply: StartLinked | StartOverTold) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +30,6 @@ from bot.core.incident_state import IncidentId, Severity
 from bot.core.words import Searched
 from tests.support.incidents import ALICE, BEGAN, BOB, SERVICE
 from tests.support.slack_messages import assert_sendable, shown
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bot.core.blocks import Message

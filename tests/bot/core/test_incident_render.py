@@ -45,7 +45,7 @@ def test_a_service_that_is_down() -> None:
 
 def test_a_crash_loop_counts() -> None:
     told = _text(replace(VIEW, attempts=4, last_attempt=ATTEMPT, restarts_itself=True))
-    assert "attempt 4, died in weights after 3m with: out of GPU memory; 4 attempts so far" in told
+    assert "attempt 4 died in weights after 3m: out of GPU memory; 4 attempts so far" in told
     assert "Restart=no" not in told
 
 

@@ -43,12 +43,12 @@ END = EndTold(
 )
 REPLIES: dict[str, IncidentReply] = {
     "process died by SIGSEGV": SignTold(DIED),
-    "the log before it: TP3: out of GPU memory": RunTold(READ),
+    "the log before it: out of GPU memory (TP3)": RunTold(READ),
     "the log before it: no line of it says why": RunTold(RunRead()),
     "changed since the last good start: + --flag": ChangesTold(Changed(("+ --flag",))),
-    "attempt 4, died in weights after 3m with: TP3: out of GPU memory": AttemptTold(ATTEMPT),
-    "attempt 4, each died in weights after 3m with: TP3: out of GPU memory": AttemptTold(ATTEMPT, 3),
-    "systemd starts it again by itself": StartLinked(Verb.WATCH, None, How.SYSTEMD, None),
+    "attempt 4 died in weights after 3m: out of GPU memory (TP3)": AttemptTold(ATTEMPT),
+    "attempt 4, each died in weights after 3m: out of GPU memory (TP3)": AttemptTold(ATTEMPT, 3),
+    "it was started again by systemd itself": StartLinked(Verb.WATCH, None, How.SYSTEMD, None),
     "restarted": StartLinked(Verb.RESTART, BOB, None, None),
     "that start came through after 3m": StartOverTold(Verdict.HEALTHY, MINUTES, None, None),
     "that start came to nothing after 3m: no memory": StartOverTold(
@@ -89,7 +89,7 @@ def test_what_became_worse_is_told_by_its_sign() -> None:
 
 
 def test_an_attempt_of_which_nothing_is_known() -> None:
-    assert tell_attempt(Attempt(1, MEMBER, InvocationId("b" * 32), BEGAN), 1) == "attempt 1, died"
+    assert tell_attempt(Attempt(1, MEMBER, InvocationId("b" * 32), BEGAN), 1) == "attempt 1 died"
 
 
 def test_the_rank_is_named_once() -> None:
