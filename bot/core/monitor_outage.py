@@ -173,6 +173,8 @@ def serve(turn: WatchTurn, now: datetime) -> None:
     state.last_healthy = now
     if state.standing is not WatchStanding.DOWN:
         state.served, state.signs, state.waived = True, [], False
+        if state.standing is not WatchStanding.SERVING:
+            _revive(turn)
         turn.stand(WatchStanding.SERVING, now)
         return
     if state.goods < turn.plan.successes or now - state.good_since < _steady(turn):
@@ -192,7 +194,16 @@ def recover(turn: WatchTurn, since: datetime, now: datetime) -> None:
         state.severity, state.recovered = None, now
     state.served, state.waived, state.signs, state.fails = True, False, [], 0
     state.worst.clear()
+    _revive(turn)
     turn.stand(WatchStanding.SERVING, now)
+
+
+def _revive(turn: WatchTurn) -> None:
+    """A run that was said to have died and serves all the same can die yet."""
+    for member in turn.state.members.values():
+        if member.died == member.invocation:
+            member.died = None
+        member.fatal = None
 
 
 # ---- stopped ---------------------------------------------------------------------------------------------

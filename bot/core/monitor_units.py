@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from bot.core.events import InvocationId, Member, UnitState
 from bot.core.incident_state import How, Sign, SignKind
 from bot.core.monitor_lines import Ailing, Began, Died, Ended, Restarting, Stopping, read_telling, say_death
+from bot.core.monitor_state import WatchStanding
 
 if TYPE_CHECKING:
     from bot.core.events import LogLine
@@ -151,7 +152,10 @@ def _take_inactive(turn: WatchTurn, name: Member, unit: UnitState, now: datetime
     if member.booted is not None:
         if now - member.booted < COMES_UP_WITHIN:
             return []
-        member.booted, member.absent = None, True
+        member.booted = None
+        if turn.state.standing is WatchStanding.STOPPED:
+            return [RunStopped(name, "")]  # as it was before the boot
+        member.absent = True
         told = turn.said_of(name, "the host was booted anew and the unit did not come up with it")
         evidence = (f"systemd: {unit.active} ({unit.sub})",)
         return [RunDied(name, member.invocation, Sign(SignKind.REBOOT, now, told, name, evidence))]

@@ -9,7 +9,8 @@ import pytest
 from bot.core.events import Origin
 from bot.core.incident_state import SignKind
 from bot.core.monitor_events import OpenIncident, WatchStart
-from tests.support.watches import FAILED, LOOPING, MEMBER, REFUSED, RUNNING, Room
+from bot.core.monitor_state import WatchStanding
+from tests.support.watches import FAILED, LOOPING, MEMBER, REFUSED, RUNNING, STOPPED, Room
 
 ENDINGS = (
     "kimi.service: Main process exited, code=killed, status=11/SEGV",
@@ -118,3 +119,25 @@ def test_a_kernel_line_names_no_run_and_counts() -> None:
     room = _serving()
     room.say("NVRM: Xid (PCI:0000:4e:00): 63, pid=7, Row Remapper", origin=Origin.KERNEL)
     assert len(room.ordered(OpenIncident)) == 1
+
+
+def test_a_run_that_was_said_to_have_died_and_serves_on_can_die_yet() -> None:
+    room = _serving()
+    for _ in range(2):
+        room.systemd(ENDINGS[0])
+        room.look(150)
+    assert len(room.ordered(OpenIncident)) == 2
+    room.unit, room.probe = FAILED, REFUSED
+    room.look()
+    assert len(room.ordered(OpenIncident)) == 3
+
+
+def test_what_was_stopped_before_the_boot_is_stopped_after_it() -> None:
+    room = _serving()
+    room.unit, room.probe = STOPPED, REFUSED
+    room.look(4)
+    assert room.stands() is WatchStanding.STOPPED
+    room.boot = "two"
+    room.look(20)
+    assert room.stands() is WatchStanding.STOPPED
+    assert room.ordered(OpenIncident) == []
