@@ -353,6 +353,17 @@ class TestMuted:
         room.look(300)
         assert room.actions == []
 
+    def test_an_open_incident_hears_when_somebody_ends_it(self) -> None:
+        room = Room()
+        room.serve()
+        room.probe = BUSY
+        room.look(3)
+        room.tell(Unmuted(WHO))
+        assert room.told(IncidentUnmuted) == []
+        self.mute(room)
+        room.tell(Unmuted(WHO))
+        assert room.told(IncidentUnmuted) == [IncidentUnmuted(WHO)]
+
     def test_an_open_incident_hears_of_it(self) -> None:
         room = Room()
         room.serve()

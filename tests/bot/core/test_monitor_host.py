@@ -56,6 +56,7 @@ def test_a_whole_host_is_one_incident_with_all_its_services() -> None:
     assert opened.plan.affected == NAMES
     assert opened.plan.opened - last == PLAN.failures * PLAN.every
     assert opened.plan.last_healthy == last
+    assert opened.plan.began == opened.plan.signs[0].at == last + PLAN.every
     assert room.sight() is Sight.GONE
     assert room.look(SEEN) == []
     assert room.sight() is Sight.GONE
@@ -91,6 +92,7 @@ def test_something_on_it_still_answers() -> None:
     (worse,) = room.told()
     assert isinstance(worse, Worsened)
     assert worse.severity is Severity.HOST
+    assert worse.sign.at == opened.plan.began
     room.look(HALF, 5)
     assert len(room.told()) == 1
 

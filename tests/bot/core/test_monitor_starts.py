@@ -236,6 +236,19 @@ class TestAskedForInChat:
         room.look(3)
         assert len(room.told(Recovered)) == 1
 
+    def test_the_old_process_that_still_answers_is_no_end_of_the_outage(self) -> None:
+        room = _serving()
+        room.unit, room.probe = FAILED, REFUSED
+        room.look()
+        room.tell(OperationUnderWay(OURS, Verb.RESTART, WHO))
+        room.unit, room.probe = replace(RUNNING, active="deactivating"), GOOD
+        self.checked(room, 4)
+        room.run, room.unit = 2, RUNNING
+        self.checked(room, 2)
+        first = room.now - room.plan.every
+        room.tell(OperationEnded(OURS, Verb.RESTART, Verdict.HEALTHY, TOOK, WHO))
+        assert room.told(Recovered) == [Recovered(first)]
+
     def test_one_of_which_the_end_was_never_told_is_forgotten(self) -> None:
         room = self.under_way()
         room.unit, room.probe = FAILED, REFUSED

@@ -10,7 +10,7 @@ from bot.core.events import Origin
 from bot.core.incident_state import SignKind
 from bot.core.monitor_events import OpenIncident, WatchStart
 from bot.core.monitor_state import WatchStanding
-from tests.support.watches import FAILED, LOOPING, MEMBER, REFUSED, RUNNING, STOPPED, Room
+from tests.support.watches import FAILED, LOOPING, MEMBER, REFUSED, RUNNING, STOPPED, Room, run_id
 
 ENDINGS = (
     "kimi.service: Main process exited, code=killed, status=11/SEGV",
@@ -75,6 +75,7 @@ def test_lines_that_are_read_late_start_nothing() -> None:
     for run in (2, 3, 4):
         room.systemd("Started kimi.service - Kimi.", run=run)
     assert room.actions == []
+    assert room.watch.state.members[MEMBER].invocation == run_id(5)
 
 
 def test_a_kill_by_systemd_for_want_of_memory_says_so() -> None:
