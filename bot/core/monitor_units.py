@@ -132,7 +132,8 @@ def _take_death(turn: WatchTurn, name: Member, unit: UnitState, now: datetime) -
     member = turn.state.members[name]
     member.booted = None
     if member.died is not None and member.died == member.invocation:
-        return []
+        # An engine that was stopped and killed itself stays failed: each look finds it stopped.
+        return [RunStopped(name, "")] if member.stopping and not unit.looping else []
     member.died = member.invocation
     exited = f"{_CODES[unit.exec_code]} {unit.exec_status}" if unit.exec_code in _CODES else None
     if member.stopping and not unit.looping:

@@ -242,6 +242,17 @@ class TestStopped:
         assert room.stands() is WatchStanding.STOPPED
         assert len(room.actions) == 1
 
+    def test_an_engine_that_kills_itself_when_it_is_stopped_is_told_as_stopped(self) -> None:
+        """SGLang drains and then ends with SIGKILL: the unit stays failed, and nothing has broken."""
+        room = Room()
+        room.serve()
+        room.systemd("Stopping kimi.service - Kimi...")
+        room.unit, room.probe = FAILED, REFUSED
+        room.look(4)
+        assert [each.service for each in room.ordered(TellStopped)] == [SERVICE]
+        assert room.ordered(OpenIncident) == []
+        assert room.stands() is WatchStanding.STOPPED
+
     def test_a_process_that_a_stop_kills_has_not_died(self) -> None:
         room = Room()
         room.serve()
