@@ -54,6 +54,7 @@ async def adopt(ground: Ground, name: OperationId, lease: Lease) -> Running | No
         log.warning("operation_not_begun", operation=name)
         await abandon(ground, operation, NOT_BEGUN, lease=lease)
         return None
+    running.ledger.known |= {message.id: message for message in await ground.store.waiting(name)}
     return running
 
 

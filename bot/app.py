@@ -12,6 +12,7 @@ import structlog
 from bot.accounts import Accounts
 from bot.clients.probe import Probe
 from bot.clients.slack import Directory, Outbox, connect_slack
+from bot.clients.slack_history import Archive
 from bot.clients.ssh import Host
 from bot.clients.store import Store
 from bot.clock import Clock
@@ -22,6 +23,7 @@ from bot.errands import Errands
 from bot.errors import ConfigurationInvalid
 from bot.ground import Ground
 from bot.metrics import Metrics, Sights
+from bot.recovery import Recovery
 from bot.retention import Retention
 from bot.schedule import RETAIN, Schedule
 from bot.startups import Startups
@@ -93,6 +95,9 @@ class App:
         startups = self._startups = Startups(ground)
         self._stack.push_async_callback(startups.hand_over)
         self.tasks.spawn("outbox", outbox.run(), vital=True)
+        recovery = Recovery(ground, startups, Archive(client))
+        await recovery.open()
+        self.tasks.spawn("recovery", recovery.run(), vital=True)
         taken_up = await startups.adopt()
         schedule = Schedule(startups, clock=self._clock)
         retention = Retention(store, clock=self._clock, tasks=self.tasks)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.adoption import adopt
+from bot.core.emptied import BARRED
 from bot.core.events import OperationId
 from bot.errors import OwnershipLost, StoreUnavailable
 from bot.ground import Ground
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+_BARRED_WITHIN = 2.0  # real seconds a request waits for what stands in its way
 _LEAVE_WITHIN = 3.5  # real seconds a clean stop gives each operation to come to a point where it can be left
 
 
@@ -31,18 +33,43 @@ class Carrying:
     ground: Ground
     running: dict[OperationId, Running] = field(default_factory=dict)
     owned: set[OperationId] = field(default_factory=set)
+    recent: dict[OperationId, Running] = field(default_factory=dict)  # and what may have words on the way
+    barred: str = ""  # why nothing is begun at present
     _strange: set[str] = field(default_factory=set)  # services that are told of in the log already
     _carriers: set[asyncio.Task[None]] = field(default_factory=set)
     _adopting: asyncio.Task[int] | None = None
     _leaving: bool = False
+    _free: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.ground.store.leases.subscribe_lost(self._lose)
         self.ground.store.subscribe_mail(self._hear)
+        self._free.set()
 
-    def _carry(self, running: Running) -> None:
+    def bar(self, sentence: str) -> None:
+        """Begin nothing: people are told `sentence`."""
+        self.barred = sentence
+        self._free.clear()
+
+    def unbar(self) -> None:
+        self.barred = ""
+        self._free.set()
+
+    async def refusal(self) -> str:
+        """Why nothing may be begun; empty where nothing is in the way. Raises StoreUnavailable."""
+        if self.barred:
+            with contextlib.suppress(TimeoutError):  # it may be over in a moment
+                async with asyncio.timeout(_BARRED_WITHIN):
+                    await self._free.wait()
+        if not self.barred and await self.ground.store.check_epoch():
+            return ""
+        return self.barred or BARRED
+
+    def carry(self, running: Running) -> None:
+        """What is on record under its lease is carried out from here on."""
         identity = running.operation.operation
-        self.running[identity] = running
+        self.owned.add(identity)
+        self.running[identity] = self.recent[identity] = running
         name = f"startup {running.operation.service}"
         task = self.ground.tasks.spawn(name, self._run(running))
         self._carriers.add(task)
@@ -120,7 +147,7 @@ class Carrying:
                 await self._let_go(lease)
                 return False
             log.info("operation_adopted", operation=name, away=str(lease.away), clean=lease.clean)
-            self._carry(running)
+            self.carry(running)
             return True
         finally:
             if running is None:

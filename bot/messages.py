@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Literal
 
 from bot.clients.records import FileNote, Outgoing
-from bot.core.actions import EditRoot, PostReply
+from bot.clients.slack_history import TELLS
+from bot.core.actions import EditRoot, MarkerSeen, PhaseFinished, PostReply, VerdictReached
 from bot.core.answers import render_logs_root, render_sentence
+from bot.core.baseline import phase_key
 from bot.core.render import render_reply, render_root
 from bot.core.words import count, name_doing, name_units
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.clients.records import Operation
-    from bot.core.actions import Action, StartupView
+    from bot.core.actions import Action, Reply, StartupView
     from bot.core.blocks import Message
     from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
     from bot.core.tail import TailFile
@@ -103,18 +106,20 @@ def _tags(view: StartupView) -> dict[str, str]:
     }
 
 
-def messages_of(actions: Iterable[Action], view: StartupView, *, channel: ChannelId) -> list[Outgoing]:
-    """Replies in their order, then the newest edit alone."""
+def messages_of(
+    actions: Iterable[Action], view: StartupView, *, channel: ChannelId, run: str = ""
+) -> list[Outgoing]:
+    """Replies in their order, then the newest edit alone. `run`: which start they are about."""
     replies, edits = [], []
     for order in actions:
         if isinstance(order, PostReply):
-            replies.append(reply_message(order, view, channel=channel))
+            replies.append(reply_message(order, view, channel=channel, run=run))
         elif isinstance(order, EditRoot):
             edits = [edit_message(order.view, channel=channel)]
     return [*replies, *edits]
 
 
-def reply_message(order: PostReply, view: StartupView, *, channel: ChannelId) -> Outgoing:
+def reply_message(order: PostReply, view: StartupView, *, channel: ChannelId, run: str = "") -> Outgoing:
     return _outgoing(
         render_reply(order.reply, view),
         identity=str(order.sequence),
@@ -122,13 +127,34 @@ def reply_message(order: PostReply, view: StartupView, *, channel: ChannelId) ->
         kind="reply",
         channel=channel,
         broadcast=order.broadcast,
+        tags={TELLS: tells} if (tells := name_told(order.reply, run)) else None,
     )
 
 
-def notice_message(sentence: str, *, operation: OperationId, channel: ChannelId) -> Outgoing:
-    """One last word in a thread, from outside its startup."""
+def name_told(reply: Reply, run: str) -> str:
+    """What a reply tells that is told once in each start, in one word; empty for what may come again.
+
+    A watch that takes up an old thread from Slack alone reads the log from the beginning of the start, and
+    knows by this word what was told already. `run`: which start it is about.
+    """
+    match reply:
+        case PhaseFinished():
+            return f"{phase_key(reply.phase, reply.role)}@{run}"
+        case MarkerSeen():
+            lines = hashlib.sha1("\n".join(reply.hit.lines).encode(), usedforsecurity=False).hexdigest()
+            return f"marker-{lines[:12]}@{run}"
+        case VerdictReached():
+            return f"verdict@{run}"
+        case _:
+            return ""
+
+
+def notice_message(
+    sentence: str, *, operation: OperationId, channel: ChannelId, identity: str = "notice"
+) -> Outgoing:
+    """A word in a thread from outside its startup: the last one, or one with a name of its own."""
     message = render_sentence(sentence)
-    return _outgoing(message, identity="notice", thread=operation, kind="reply", channel=channel)
+    return _outgoing(message, identity=identity, thread=operation, kind="reply", channel=channel)
 
 
 def logs_root_message(service: ServiceName, *, by: UserId, thread: str, channel: ChannelId) -> Outgoing:

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from bot import sources
 from bot.baselines import remember
+from bot.clients.slack_history import TELLS
 from bot.core.account import Account
 from bot.core.actions import (
     Action,
@@ -125,6 +126,11 @@ class Running:
     @property
     def operation(self) -> Operation:
         return self.ledger.operation
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether what its ledger notes is saved by itself; else it is over."""
+        return self._saver is not None and not self._saver.done()
 
     @property
     def inbox(self) -> Inbox:
@@ -331,7 +337,18 @@ class Running:
                 self.uploads.owe(action)
         heard, self._heard = self._heard, 0
         view = self.startup.view(self.ground.clock.now())
-        return self.ledger.note(messages_of(actions, view, channel=self.operation.channel), heard=heard)
+        messages = messages_of(actions, view, channel=self.operation.channel, run=self._run_name)
+        return self.ledger.note(self.untold(messages), heard=heard)
+
+    def untold(self, messages: Sequence[Outgoing]) -> list[Outgoing]:
+        """Without what the thread was told before its record was lost."""
+        return [message for message in messages if message.tags.get(TELLS) not in self.operation.told]
+
+    @property
+    def _run_name(self) -> str:
+        """Which start is told: the first member's."""
+        first = self.startup.state.members[self.startup.plan.members[0]]
+        return (first.invocation or "")[:8]
 
     def _fetch_owed(self) -> None:
         """What is fetched already is not fetched twice."""

@@ -13,10 +13,10 @@ from bot.clients.leases import Lease
 from bot.clients.records import Address, Operation, Outgoing
 from bot.clients.slack import Outbox
 from bot.clients.store import Store
-from bot.errors import StoreUnavailable
+from bot.errors import StoreEmptied, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 log = structlog.get_logger()
 
@@ -36,6 +36,7 @@ class Ledger:
     outbox: Outbox
     operation: Operation
     lease: Lease
+    record: Operation = field(init=False)  # as Redis had it last
     address: Address | None = None  # where the root is, once that is known
     known: dict[str, Outgoing] = field(default_factory=dict)
     _waiting: dict[str, Outgoing] = field(default_factory=dict)
@@ -46,6 +47,12 @@ class Ledger:
     _work: asyncio.Event = field(default_factory=asyncio.Event)
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
     _behind: bool = False
+    _sound: asyncio.Event = field(default_factory=asyncio.Event)
+    _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self._sound.set()
+        self.record = self.operation.model_copy(deep=True)
 
     def note(
         self,
@@ -96,6 +103,35 @@ class Ledger:
             await self.find_address()
             await asyncio.sleep(_ADDRESS_EVERY)
 
+    # A Redis that came back empty.
+
+    @property
+    def is_stranded(self) -> bool:
+        """Redis knows nothing of the operation: nothing is saved until it does again."""
+        return not self._sound.is_set()
+
+    def strand(self) -> None:
+        """Save nothing more under the lease as it is."""
+        self._sound.clear()
+
+    @contextlib.asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        """Meanwhile nothing is saved."""
+        async with self._saving:
+            yield
+
+    def go_on(self, lost: Iterable[Outgoing], files: Mapping[str, bytes]) -> None:
+        """Redis knows the operation again; `lost` never came to Slack, and goes out before what waits."""
+        waiting, self._waiting = self._waiting, {}
+        self._waiting = {message.id: message for message in lost}
+        for message in waiting.values():
+            self._waiting.pop(message.id, None)
+            self._waiting[message.id] = message
+        self._files |= files
+        self._noted += 1
+        self._sound.set()
+        self._work.set()
+
     async def run(self, describe: Callable[[], dict[str, Any]]) -> None:
         """Save what is noted, for ever. `describe`: what of the record follows from the state as it is.
 
@@ -103,9 +139,17 @@ class Ledger:
         """
         while True:
             await self._work.wait()
-            self._work.clear()
+            await self._sound.wait()
             try:
-                await self._save(describe)
+                async with self._saving:
+                    if self.is_stranded:
+                        continue
+                    self._work.clear()
+                    await self.save(describe)
+            except StoreEmptied as error:
+                log.warning("record_lost", operation=self.operation.operation, error=str(error))
+                self._work.set()
+                self.strand()
             except StoreUnavailable as error:
                 self._work.set()
                 if not self._behind:
@@ -113,7 +157,8 @@ class Ledger:
                 self._behind = True
                 await asyncio.sleep(_RETRY)
 
-    async def _save(self, describe: Callable[[], dict[str, Any]]) -> None:
+    async def save(self, describe: Callable[[], dict[str, Any]]) -> None:
+        """What is noted, now; raises as the store does."""
         # State, messages and mail of one moment: nothing may be awaited before all are taken.
         mark, heard, files = self._noted, self._heard, dict(self._files)
         messages = sorted(self._waiting.values(), key=lambda message: message.kind == "edit")
@@ -121,6 +166,7 @@ class Ledger:
         record = self.operation.model_copy(update=changes)
         save = self.store.save if record.closed is None else self.store.finish
         await save(record, messages, files, lease=self.lease, read=heard)
+        self.record = record
         self._heard -= heard
         self.operation = self.operation.model_copy(
             update={name: changes[name] for name in changes if name != "positions"}

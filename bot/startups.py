@@ -62,6 +62,8 @@ class Startups(Carrying):
             held = None  # a process that died amid this very request took the lock
         if held is not None and request.over != held.operation:
             return Busy(held)
+        if refusal := await self.refusal():
+            return Declined(refusal)
         return await self._look_and_begin(request, identity, held)
 
     async def _look_and_begin(
@@ -123,6 +125,8 @@ class Startups(Carrying):
     ) -> RequestAnswer:
         if self._leaving:
             raise Leaving("kimi is being stopped; what was asked goes on in the next process")
+        if refusal := await self.refusal():  # the looks took their time
+            return Declined(refusal)
         if identity in self.owned:  # the same request, heard twice
             return Started(identity)
         self.owned.add(identity)  # or this very process would adopt it
@@ -159,10 +163,11 @@ class Startups(Carrying):
         plan = await make_plan(self.ground, request, identity=identity, units=units)
         running = prepare(self.ground, plan, links=links, lease=lease)
         root = root_message(running.startup.view(plan.began), channel=running.operation.channel)
+        running.ledger.known[root.id] = root
         created = await self.ground.store.create(running.operation, [root], lease=lease)
         self.ground.outbox.wake()
         if created and not self._leaving:
-            self._carry(running)
+            self.carry(running)
             return Started(identity)
         if not created:
             await self._free_if_over(request.service, identity)

@@ -19,6 +19,7 @@ from bot.sources import Link
 from bot.tails import read_start
 
 if TYPE_CHECKING:
+    from bot.clients.records import Outgoing
     from bot.messages import Letter
 
 Fetched: TypeAlias = UploadTail | UploadStacks
@@ -34,6 +35,7 @@ class Uploads:
     startup: Startup
     links: dict[Member, Link]
     owed: dict[int, Fetched] = field(default_factory=dict)
+    given: dict[str, Fetched] = field(default_factory=dict)  # by id of its message: what is queued
 
     @property
     def record(self) -> str:
@@ -43,28 +45,43 @@ class Uploads:
         self.owed[order.sequence] = order
 
     async def fetch(self, order: Fetched) -> None:
-        match order:
-            case UploadTail():
-                letter = await self._tail(order)
-            case UploadStacks():
-                letter = await self._stacks(order)
+        letter = await self._fetch(order)
+        if letter is not None:
+            self.given[letter.outgoing.id] = order
         # Owed no more, and queued (or known to be missing), in the same transaction.
         self.owed.pop(order.sequence, None)
         self._post(letter)
 
     async def draw(self) -> None:
         """An extra: a start that cannot be drawn has its verdict all the same."""
+        letter = await self._draw()
+        if letter is not None:
+            self._post(letter)
+
+    async def anew(self, message: Outgoing) -> bytes | None:
+        """What an upload that Redis has lost held; None where it cannot be had once more."""
+        order = self.given.get(message.id)
+        letter = await self._draw() if order is None else await self._fetch(order)
+        return letter.content if letter is not None and letter.outgoing.id == message.id else None
+
+    async def _draw(self) -> Letter | None:
         waterfall = self.startup.waterfall(self.ground.clock.now())
         if waterfall is None:
-            return
+            return None
         operation = self.ledger.operation
-        letter = await waterfall_letter(
+        return await waterfall_letter(
             waterfall,
             operation=operation.operation,
             channel=operation.channel,
             name=name_file(operation.service, operation.began, kind="png"),
         )
-        self._post(letter)
+
+    async def _fetch(self, order: Fetched) -> Letter | None:
+        match order:
+            case UploadTail():
+                return await self._tail(order)
+            case UploadStacks():
+                return await self._stacks(order)
 
     async def _tail(self, order: UploadTail) -> Letter:
         members, operation = self.startup.state.members, self.ledger.operation

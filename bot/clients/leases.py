@@ -206,6 +206,11 @@ class Leases:
         if answer == b"renewed":
             held.confirmed = max(held.confirmed, before)
             return
+        # Whoever has it since Redis came back empty knows nothing of it: who ran it decides, not this number.
+        if answer == b"lost" and not await self.epoch.check():
+            answer = b"empty"
+        if self._held.get(lease.name) is not held:
+            return
         del self._held[lease.name]
         log.warning("lease_gone", name=lease.name, number=lease.number, answer=answer.decode())
         self.counts["lost"] += answer == b"lost"
@@ -213,8 +218,9 @@ class Leases:
             listener(lease)
 
     async def _look(self) -> None:
-        if await self.epoch.check() or self._told_of == self.epoch.known:
-            return
+        known = self.epoch.known
+        if await self.epoch.check() or self._told_of == known or self.epoch.known != known:
+            return  # the last: who rebuilds was quicker than this look
         self._told_of = self.epoch.known
         log.error("redis_emptied", held=len(self._held))
         self._held.clear()

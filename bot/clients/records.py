@@ -37,6 +37,7 @@ class Operation(Record):
     headline: str = ""  # the present in one line
     account: str = ""  # JSON too, once it is closed: where the time went and why it failed
     owed: str = ""  # JSON of files that were ordered for its thread and are not queued yet
+    told: tuple[str, ...] = ()  # what its thread was told before an earlier record of it was lost
 
 
 class Past(Record):

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from bot.clients.slack_calls import call
 from bot.clients.slack_messages import EVENT_TYPE, PAGE, comment_of
 from bot.core.events import ChannelId, MessageTs
@@ -20,9 +22,12 @@ if TYPE_CHECKING:
 
     from bot.clients.records import Address, Outgoing
 
+TELLS = "tells"  # tag of a reply: what it says, in one word
+PAGES = 30  # of a channel's history at most: its newest 6,000 messages
 TRIES = 6  # of one page; Slack's own waits count too
 PAUSE = 1.0  # seconds after the first failure, doubled each time
 LONGEST = 60.0  # seconds that a Retry-After is obeyed at once; it is at most that in Slack's documentation
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,48 @@ class FoundRoot:
     id: str
     text: str
     tags: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What of ours stands in a thread. `tells`: what the replies were tagged with. `present`: see Address."""
+
+    ids: tuple[str, ...]  # root first; a file carries none
+    tells: frozenset[str]
+    files: tuple[tuple[str, str], ...]  # the name of each, and what is said with it
+    present: MessageTs | None = None
+
+    def among(self, messages: Sequence[Outgoing]) -> set[str]:
+        """Which of these stand there, by their ids: files too.
+
+        A file is known by its name and by what is said with it; of two that are alike in both, the first
+        counts first.
+        """
+        told, files = set(self.ids), Counter(self.files)
+        found: set[str] = set()
+        for message in messages:
+            if message.id in told:
+                found.add(message.id)
+            elif message.kind == "upload" and message.file is not None:
+                key = (message.file.name, comment_of(message))
+                if files[key] > 0:
+                    files[key] -= 1
+                    found.add(message.id)
+        return found
+
+
+class Archive:
+    """Slack as what it is when Redis has lost everything. Every method raises one of the SlackErrors."""
+
+    def __init__(self, web: AsyncWebClient) -> None:
+        self._web = web
+
+    async def roots(self, channel: ChannelId, *, oldest: datetime) -> list[FoundRoot]:
+        """Those of this bot, oldest first; SlackRefused where the channel may not be read."""
+        return await find_roots(self._web, channel, oldest=oldest)
+
+    async def read(self, address: Address) -> Standing:
+        return await read_thread(self._web, address)
 
 
 async def find_roots(web: AsyncWebClient, channel: ChannelId, *, oldest: datetime) -> list[FoundRoot]:
@@ -54,7 +101,7 @@ async def find_roots(web: AsyncWebClient, channel: ChannelId, *, oldest: datetim
             text=str(message.get("text", "")),
             tags={key: str(value) for key, value in payload.items() if key not in {"operation", "id"}},
         )
-        async for message in _messages(web, "conversations.history", arguments)
+        async for message in _messages(web, "conversations.history", arguments, pages=PAGES)
         if message.get("thread_ts", message["ts"]) == message["ts"]
         and _is_ours(message, ours)
         and (payload := _payload(message))
@@ -62,35 +109,35 @@ async def find_roots(web: AsyncWebClient, channel: ChannelId, *, oldest: datetim
     return sorted(found, key=lambda root: float(root.ts))
 
 
+async def read_thread(web: AsyncWebClient, address: Address) -> Standing:
+    """All of it that is ours. Raises one of the SlackErrors."""
+    messages = await _ours_in(web, address)
+    tagged = [(message, payload) for message in messages if (payload := _payload(message))]
+    presents = [
+        MessageTs(message["ts"])
+        for message, payload in tagged
+        if message["ts"] != address.ts and str(payload["id"]).startswith(f"{payload['operation']}:present")
+    ]
+    return Standing(
+        ids=tuple(dict.fromkeys(str(payload["id"]) for _, payload in tagged)),
+        tells=frozenset(str(payload[TELLS]) for _, payload in tagged if payload.get(TELLS)),
+        files=tuple(
+            (str(file.get("name")), str(message.get("text", "")))
+            for message in messages
+            for file in message.get("files", ())
+        ),
+        present=presents[-1] if presents else None,
+    )
+
+
 async def told_ids(web: AsyncWebClient, address: Address) -> list[str]:
     """The ids of our messages in a thread, root first; a file carries none. Raises one of the SlackErrors."""
-    payloads = [_payload(message) for message in await _ours_in(web, address)]
-    return list(dict.fromkeys(str(payload["id"]) for payload in payloads if payload))
+    return list((await read_thread(web, address)).ids)
 
 
 async def told_among(web: AsyncWebClient, address: Address, messages: Sequence[Outgoing]) -> set[str]:
-    """Which of these stand in the thread, by their ids: files too. Raises one of the SlackErrors.
-
-    A file is known by its name and by what is said with it; of two that are alike in both, the first counts
-    first.
-    """
-    standing = await _ours_in(web, address)
-    told = {str(payload["id"]) for message in standing if (payload := _payload(message))}
-    files = Counter(
-        (str(file.get("name")), str(message.get("text", "")))
-        for message in standing
-        for file in message.get("files", ())
-    )
-    found: set[str] = set()
-    for message in messages:
-        if message.id in told:
-            found.add(message.id)
-        elif message.kind == "upload" and message.file is not None:
-            key = (message.file.name, comment_of(message))
-            if files[key] > 0:
-                files[key] -= 1
-                found.add(message.id)
-    return found
+    """Which of these stand in the thread, by their ids: files too. Raises one of the SlackErrors."""
+    return (await read_thread(web, address)).among(messages)
 
 
 async def _ours_in(web: AsyncWebClient, address: Address) -> list[dict[str, Any]]:
@@ -121,11 +168,16 @@ def _payload(message: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 async def _messages(
-    web: AsyncWebClient, method: str, arguments: Mapping[str, Any]
+    web: AsyncWebClient, method: str, arguments: Mapping[str, Any], *, pages: int | None = None
 ) -> AsyncIterator[dict[str, Any]]:
-    """All pages, as Slack orders them."""
+    """All pages, or so many, as Slack orders them: the newest of a channel first, the oldest of a thread."""
     given = {**arguments, "include_all_metadata": True, "limit": PAGE}
+    asked = 0
     while True:
+        if asked == pages:
+            log.warning("history_not_read_to_its_end", channel=arguments.get("channel"), pages=asked)
+            return
+        asked += 1
         page = await _patiently(web, method, given)
         for message in page.get("messages", ()):
             yield message

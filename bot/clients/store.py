@@ -28,9 +28,9 @@ from bot.clients.store_intents import Intents
 from bot.clients.store_locks import Locks
 from bot.clients.store_queue import GRACE, KEEP, Queue, check_fence
 from bot.clients.store_remembered import Remembered
-from bot.clients.store_retention import prune
+from bot.clients.store_retention import SERVICES, prune
 from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName
-from bot.errors import OwnershipLost, StoreUnavailable
+from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +86,24 @@ class Store(Remembered):
     async def renew_epoch(self) -> None:
         """Go on with Redis as it is now; before anything is rebuilt, so that another loss is noticed."""
         await self.leases.epoch.renew()
+
+    @property
+    def epoch(self) -> str:
+        """Names Redis as this process knows it; empty before first contact."""
+        return (self.leases.epoch.known or b"").decode()
+
+    async def is_rebuilt(self) -> bool:
+        """False: nobody has looked yet what was under way before Redis was empty."""
+        return await self.leases.epoch.is_rebuilt()
+
+    async def is_blank(self) -> bool:
+        """Whether there is neither an operation nor a history."""
+        counts = [await self.link.ask(self.link.redis.exists(key)) for key in (OPEN, SERVICES)]
+        return not any(counts)
+
+    async def settle_epoch(self) -> None:
+        """All that is still known is in Redis as it is now."""
+        await self.leases.epoch.settle()
 
     async def prune(self, now: datetime) -> None:
         """Drop what is beyond the bounds of time and count; several processes may do so at once."""
@@ -268,6 +286,10 @@ class Store(Remembered):
             own = [message for message in outgoing if message.thread == thread]
             await self.queue.push(thread, own, _of(own, files))
 
+    async def waiting(self, thread: str) -> list[Outgoing]:
+        """What the thread still has to send, in order, its edit last."""
+        return await self.queue.waiting(thread)
+
     async def address(self, thread: str) -> Address | None:
         """Where the root is; None until Slack has it."""
         return await self.queue.address(thread)
@@ -304,12 +326,18 @@ class Store(Remembered):
             if others and fence is not None:
                 await self.queue.push(name, (), {}, fence=fence)  # nobody else's messages without the lease
             await self.enqueue(others, files)
-            if operation.closed is None:
+            if operation.closed is None and (new or fence is None):
                 await self._index(operation)
             written = await self.queue.push(
                 name, own, _of(own, files), state=operation, fence=fence, new=new, read=read
             )
-        except OwnershipLost:
+            if operation.closed is None and not new and fence is not None:
+                # Only now: in a Redis that came back empty it would lead others to an operation that has an
+                # owner, and no record yet.
+                await self._index(operation)
+        except OwnershipLost as error:
+            if not await self.check_epoch():
+                raise StoreEmptied(f"Redis came back empty: {error}") from error
             self._inboxes.forget(name)
             raise
         self._inboxes.settle(name, read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import zlib
 from dataclasses import dataclass
@@ -109,6 +110,26 @@ class Queue:
         for listener in self._listeners if messages else ():
             listener(thread)
         return True
+
+    async def waiting(self, thread: str) -> list[Outgoing]:
+        """What the thread has to send, in order, its edit last; entries that cannot be read are left out."""
+        redis = self._link.redis
+        raw = cast("list[bytes]", await self._link.ask(redis.lrange(thread_key(thread, "queue"), 0, -1)))
+        edit = cast("bytes | None", await self._link.ask(redis.get(thread_key(thread, "edit"))))
+        found: list[Outgoing] = []
+        for entry in [*raw, *([edit] if edit else [])]:
+            with contextlib.suppress(RecordUnreadable):  # who sends it sets it aside
+                found.append(load(Outgoing, entry, key=thread_key(thread, "queue")))
+        return found
+
+    async def suspect(self, message: Outgoing) -> None:
+        """Before it is queued again: it may be on its way to Slack, so who sends it looks for it there first.
+
+        Only for the first of a thread that has nothing to send.
+        """
+        attempt = Attempt(id=message.id, at=message.queued or datetime.now(UTC))
+        key = thread_key(message.thread, "attempt")
+        await self._link.ask(self._link.redis.set(key, dump(attempt), ex=KEEP))
 
     async def threads(self) -> list[str]:
         """Threads that may have something to send."""

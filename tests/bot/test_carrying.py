@@ -141,3 +141,15 @@ async def test_what_does_not_come_to_an_end_is_not_waited_for() -> None:
             await stage.startups.hand_over()
         assert asyncio.get_running_loop().time() - began < 5
         assert "operation_not_left_in_order" in [entry["event"] for entry in logs]
+
+
+async def test_nothing_is_begun_while_it_is_barred() -> None:
+    async with backstage() as stage:
+        startups = stage.startups
+        assert await startups.refusal() == ""
+        startups.bar("not now")
+        assert await startups.refusal() == "not now"
+        soon = asyncio.create_task(startups.refusal())
+        await asyncio.sleep(0.5)
+        startups.unbar()
+        assert await soon == ""

@@ -8,8 +8,18 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from bot.clients.records import Operation
-from bot.core.actions import Mark, Noticed, PhaseView, PostReply, Progress, Verdict
+from bot.core.actions import (
+    Mark,
+    MarkerSeen,
+    Noticed,
+    PhaseFinished,
+    PhaseView,
+    PostReply,
+    Progress,
+    Verdict,
+)
 from bot.core.events import ChannelId, MessageTs, OperationId, PhaseId, Role, ServiceName, UserId, Verb
+from bot.core.marker import Hit
 from bot.core.tail import TailFile
 from bot.messages import (
     describe_present,
@@ -17,6 +27,7 @@ from bot.messages import (
     edit_message,
     logs_root_message,
     name_file,
+    name_told,
     notice_message,
     reply_message,
     root_message,
@@ -148,3 +159,15 @@ def test_stacks_come_as_a_file_of_their_own() -> None:
     assert (letter.outgoing.id, letter.outgoing.thread, letter.outgoing.channel) == ("op1:4", "op1", OPS)
     assert letter.outgoing.file is not None
     assert letter.outgoing.file.name == "stacks.txt"
+
+
+def test_what_is_told_once_in_a_start_says_so_to_slack() -> None:
+    ended = PhaseFinished(PhaseId.WEIGHTS, Role.DRAFT, timedelta(minutes=1))
+    assert name_told(ended, "abc") == "weights/draft@abc"
+    hit = Hit("oom", ("a line",), 0)
+    assert name_told(MarkerSeen(hit), "abc") == name_told(MarkerSeen(replace(hit, others=3)), "abc")
+    assert name_told(MarkerSeen(hit), "abc") != name_told(MarkerSeen(replace(hit, lines=("b",))), "abc")
+    assert name_told(Noticed("again"), "abc") == ""
+    reply = reply_message(PostReply(1, ended), VIEW, channel=OPS, run="abc")
+    assert reply.tags == {"tells": "weights/draft@abc"}
+    assert reply_message(PostReply(1, Noticed("again")), VIEW, channel=OPS, run="abc").tags == {}

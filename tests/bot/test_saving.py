@@ -9,7 +9,7 @@ import pytest
 
 from bot.clients.records import Address, Mail, Operation
 from bot.core.events import ChannelId, MessageTs, OperationId, UserId
-from bot.errors import OwnershipLost
+from bot.errors import OwnershipLost, StoreEmptied
 from bot.saving import Ledger
 from tests.support.memory_store import InstantOutbox, MemoryStore
 from tests.support.outgoing import edit, reply, upload
@@ -189,3 +189,46 @@ async def test_the_thread_is_waited_for_and_then_remembered(desk: Desk) -> None:
     desk.store.away = True
     assert await ledger.find_address()
     assert ledger.address is not None
+
+
+async def test_a_stranded_record_is_not_saved_until_it_goes_on_with_what_was_lost_first(desk: Desk) -> None:
+    ledger = await desk.open()
+    ledger.note([reply(1)])
+    await ledger.saved()
+    ledger.strand()
+    assert ledger.is_stranded
+    mark = ledger.note([reply(3), edit("new")])
+    await asyncio.sleep(60)
+    assert list(desk.store.queued) == ["op1:1"]
+    async with ledger.at_rest():
+        ledger.go_on([reply(2), upload(4)], {"op1:4": b"log"})
+    await ledger.saved(mark)
+    await ledger.saved()
+    assert list(desk.store.queued) == ["op1:1", "op1:2", "op1:4", "op1:3"]
+    assert desk.store.files == {"op1:4": b"log"}
+    assert list(ledger.known) == ["op1:1", "op1:2", "op1:4", "op1:3", "op1:edit"]
+
+
+async def test_an_emptied_redis_strands_the_record(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = await desk.open()
+
+    async def emptied(*_: object, **__: object) -> None:
+        raise StoreEmptied("nothing is known of op1")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.store, "save", emptied)
+        ledger.note([reply(1)])
+        await asyncio.sleep(1)
+    assert ledger.is_stranded
+    ledger.go_on([], {})
+    await ledger.saved()
+    assert list(desk.store.queued) == ["op1:1"]
+
+
+async def test_what_redis_had_last_is_known_as_it_was(desk: Desk) -> None:
+    ledger = await desk.open()
+    assert ledger.record == ledger.operation
+    desk.state = "1"
+    ledger.note()
+    await ledger.saved()
+    assert ledger.record == desk.saved

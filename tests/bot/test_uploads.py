@@ -132,3 +132,16 @@ async def test_stacks_come_from_the_hosts_that_give_any() -> None:
         await running.uploads.fetch(replace(order, sequence=8, processes={MEMBER: {Rank("TP0"): 1}}))
         await running.ledger.saved()
         assert [name.rpartition(":")[2] for name in stage.store.files] == ["7"]
+
+
+async def test_a_file_that_redis_has_lost_is_had_once_more() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin()
+        stage.host.stacks = {4711: "main"}
+        await running.uploads.fetch(UploadStacks(7, {MEMBER: {Rank("TP0"): 4711}}))
+        await running.ledger.saved()
+        [content] = stage.store.files.values()
+        [message] = [each for each in running.ledger.known.values() if each.kind == "upload"]
+        assert await running.uploads.anew(message) == content
+        assert await running.uploads.anew(message.model_copy(update={"id": "of another process"})) is None

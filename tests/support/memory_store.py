@@ -116,6 +116,14 @@ class MemoryStore:
             self.deaf.remove(name)
             raise StoreUnavailable("the answer was lost")
 
+    async def check_epoch(self) -> bool:
+        self._answer("check_epoch")
+        return True
+
+    async def waiting(self, thread: str) -> list[Outgoing]:
+        self._answer("waiting")
+        return [message for message in self.queued.values() if message.thread == thread]
+
     async def take(self, holder: Holder) -> Holder | None:
         self._answer("take")
         held = self.holders.setdefault(holder.service, holder)

@@ -51,3 +51,16 @@ async def test_a_restart_is_no_new_epoch(own_redis: RedisServer) -> None:
     await own_redis.restart()
     assert await epoch.check()
     await link.close()
+
+
+async def test_what_was_rebuilt_is_rebuilt_for_all_until_redis_is_emptied_again(link: RedisLink) -> None:
+    one, other = Epoch(link), Epoch(link)
+    assert not await one.is_rebuilt()
+    assert await one.check()
+    assert await other.check()
+    assert not await one.is_rebuilt()
+    await one.settle()
+    assert await other.is_rebuilt()
+    await link.ask(link.redis.flushall())
+    await one.renew()
+    assert not await one.is_rebuilt()

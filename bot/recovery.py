@@ -1,0 +1,385 @@
+"""Goes on after a Redis that came back empty: with what this process remembers, and with what Slack tells.
+
+Theory. What Redis held is known elsewhere. A process that lives has its operations in memory, with every
+message it ever queued; which of them were told, their threads in Slack say, by the ids in their metadata.
+Each is written down again under a new lease, and its lock is taken, before anything is begun anew. What was
+queued and does not stand in Slack is queued again, in order.
+
+An operation whose process died as well is known from its root alone: Slack keeps beside it which operation it
+is of, and whether it is open. Such a one is taken up as a watch in its old thread. Whoever lives is given
+the time of a lease to come for what is theirs; after that the lease on the operation decides who takes it up.
+A mark in Redis tells all processes, and those that start later, that this was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.clients.records import Holder, Mail
+from bot.clients.slack_history import Archive, Standing
+from bot.core import emptied
+from bot.core.answers import render_sentence
+from bot.core.events import ChannelId, OperationId, UserId, Verb
+from bot.errors import OwnershipLost, SlackError, SlackRefused, StoreEmptied, StoreUnavailable, TokenRefused
+from bot.found import find_address, holder_of_root, look_back, take_up
+from bot.ground import Ground
+from bot.messages import answer_root, notice_message
+from bot.startups import Startups
+
+if TYPE_CHECKING:
+    from bot.clients.leases import Lease
+    from bot.clients.records import Address, Outgoing
+    from bot.clients.slack_history import FoundRoot
+    from bot.running import Running
+    from bot.saving import Ledger
+
+log = structlog.get_logger()
+
+_EVERY = 2.0  # real seconds between looks, where nothing happens
+_AGAIN = 3.0  # between looks at Slack while another process takes something up
+_POLL = 0.2
+_LONGEST_PAUSE = 10.0
+_QUIET_WITHIN = 20.0  # real seconds; a call of Slack ends sooner
+
+
+@dataclass(slots=True)
+class Recovery:
+    """`open` before anything is begun, then `run` for as long as the process lives."""
+
+    ground: Ground
+    startups: Startups
+    archive: Archive
+    _noticed: float = field(default_factory=time.monotonic)
+    _lived: bool = False  # it was this process that saw Redis lose something
+    _blank: bool = False  # Redis knew nothing when this process began
+    _settled: bool = False
+    _searched: bool = False
+    _work: asyncio.Event = field(default_factory=asyncio.Event)
+    _written: set[tuple[str, OperationId]] = field(default_factory=set)  # in which Redis, and what
+    _taking: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.ground.store.leases.subscribe_emptied(self._notice)
+
+    async def open(self) -> None:
+        """Nothing is begun beside a Redis that may have lost what is under way. Raises StoreUnavailable."""
+        self._settled = await self.ground.store.is_rebuilt()
+        if not self._settled:
+            self._blank = await self.ground.store.is_blank()
+            self.startups.bar(emptied.BARRED)
+
+    async def run(self) -> None:
+        """For ever."""
+        pause = 1.0
+        while True:
+            self._work.clear()
+            try:
+                if self._settled and not await self.ground.store.check_epoch():
+                    self._notice()
+                if not self._settled:
+                    await self._recover()
+                await self._look_after_own()
+            except (StoreUnavailable, SlackError) as error:
+                log.warning("recovery_delayed", error=str(error), again_in=pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            pause = 1.0
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_EVERY):
+                    await self._work.wait()
+
+    def _notice(self) -> None:
+        log.error("redis_came_back_empty", under_way=len(self.startups.recent))
+        self._lived, self._settled, self._searched = True, False, False
+        self._noticed = time.monotonic()
+        for running in self.startups.recent.values():
+            running.ledger.strand()
+        self.startups.bar(emptied.BARRED)
+        self._work.set()
+
+    async def _look_after_own(self) -> None:
+        """What came to be while Redis was emptied; and those that have nothing on its way are forgotten."""
+        for name, running in tuple(self.startups.recent.items()):
+            if running.ledger.is_stranded and not running.is_lost:
+                await self._rebuild(running)
+            elif running.is_lost or await self._is_told(name):
+                self.startups.recent.pop(name, None)
+
+    async def _is_told(self, name: OperationId) -> bool:
+        """Whether it is over, and nothing of it waits; after a Redis was emptied nobody can say so."""
+        if name in self.startups.owned or await self.ground.store.waiting(name):
+            return False
+        return await self.ground.store.check_epoch()
+
+    async def _recover(self) -> None:
+        store = self.ground.store
+        if not await store.check_epoch():
+            await store.renew_epoch()
+            self._searched = False
+        if not self._searched:
+            await self._rebuild_own()
+            await self._search_and_take_up()
+        if not self._taking and self._searched and await store.check_epoch():
+            await store.settle_epoch()
+            self._settled, self._lived = True, False
+            log.info("redis_rebuilt")
+
+    async def _rebuild_own(self) -> None:
+        own = tuple(self.startups.recent.values()) if self._lived else ()
+        for running in own:
+            running.ledger.strand()
+        await asyncio.gather(*(self._rebuild(running) for running in own))
+        if any(running.ledger.is_stranded and not running.is_lost for running in own):
+            raise StoreEmptied("Redis came back empty once more")
+
+    async def _search_and_take_up(self) -> None:
+        self._searched = True  # unless something says otherwise meanwhile
+        found, lost = await self._search()
+        if self._lived or (self._blank and found) or lost:
+            await self._announce()
+        while lost:
+            await self._wait_for_others()
+            for root in (await self._search())[1]:
+                if await self._hold(root):
+                    name = f"take up {root.operation}"
+                    task = self.ground.tasks.spawn(name, self._take_up(root))
+                    self._taking.add(task)
+                    task.add_done_callback(self._taking.discard)
+            self.startups.unbar()
+            lost = (await self._search())[1]  # those that another process just takes up
+        if self._searched:
+            self.startups.unbar()
+
+    async def _announce(self) -> None:
+        """Once, whichever process does it."""
+        slack, thread = self.ground.configuration.slack, f"emptied-{self.ground.store.epoch}"
+        channel = ChannelId(slack.fallback_channel or slack.channel)
+        words = render_sentence(emptied.ANNOUNCED)
+        await self.ground.store.enqueue([answer_root(words, thread=thread, channel=channel)])
+        self.ground.outbox.wake()
+
+    # What this process remembers.
+
+    async def _rebuild(self, running: Running) -> None:
+        """Until it is done, or another process has it; it stays stranded when Redis is emptied once more."""
+        pause, name = 0.5, running.operation.operation
+        running.ledger.strand()
+        while not running.is_lost and running.ledger.is_stranded:
+            try:
+                async with running.ledger.at_rest():  # a save under way still has the old lease
+                    lease = await self._reclaim(running)
+                if lease is not None:
+                    await self._catch_up(running, lease)
+                    return
+            except StoreEmptied:
+                return
+            except OwnershipLost as error:
+                log.warning("rebuilt_elsewhere", operation=name, error=str(error))
+                self._lose(running)
+            except (StoreUnavailable, SlackError) as error:
+                log.warning("rebuild_delayed", operation=name, error=str(error), again_in=pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _reclaim(self, running: Running) -> Lease | None:
+        """Lease, record and lock; None while another process has it."""
+        store, ledger, name = self.ground.store, running.ledger, running.operation.operation
+        lease = await store.leases.claim(name)
+        record = await store.operation(name)
+        ours = (store.epoch, name) in self._written
+        if record is not None and not ours and (lease is None or lease.number != ledger.lease.number):
+            # Another process has taken it up from Slack and tells it.
+            if lease is not None:
+                await store.leases.let_go(lease)
+            self._lose(running)
+        if lease is None or running.is_lost:
+            return None
+        record = ledger.record
+        holder = Holder(
+            operation=name,
+            service=record.service,
+            verb=record.verb,
+            by=record.by,
+            since=record.began,
+            headline=record.headline,
+        )
+        other = await store.rebuild(record, lease=lease, address=ledger.address, known=(), holder=holder)
+        ledger.lease = lease
+        self._written.add((store.epoch, name))
+        if other is not None:
+            await self._yield_to(other, name)
+        return lease
+
+    def _lose(self, running: Running) -> None:
+        self.startups.recent.pop(running.operation.operation, None)
+        running.lose()
+
+    async def _yield_to(self, other: Holder, name: OperationId) -> None:
+        """Somebody began another operation in between: that one goes on, as if it had been asked to."""
+        log.warning("service_taken_meanwhile", operation=name, by=other.operation)
+        mail = Mail(
+            id=f"superseded:{other.operation}",
+            kind="superseded",
+            by=other.by or UserId("kimi"),
+            verb=other.verb,
+            at=self.ground.clock.now(),
+        )
+        await self.ground.store.mail(name, mail)
+
+    async def _catch_up(self, running: Running, lease: Lease) -> None:
+        """What Slack has is known again; what it has not is queued again."""
+        store, ledger, record = self.ground.store, running.ledger, running.ledger.record
+        await self._until_quiet(record.operation)
+        address, standing = await self._read(running)
+        pushed = [message for message in ledger.known.values() if message.kind != "edit"]
+        edits = [message for message in ledger.known.values() if message.kind == "edit"]
+        lost = _missing(pushed, address, standing)
+        files = await self._fetch(running, lost)
+        told = [message.id for message in pushed if message not in lost]
+        known = list(dict.fromkeys([*(standing.ids if standing else ()), *told]))
+        async with ledger.at_rest():
+            await store.rebuild(record, lease=lease, address=address, known=known, holder=None)
+            if lost:
+                await store.queue.suspect(lost[0])
+            ledger.address = address
+            ledger.go_on([*lost, *self._notices(running), *edits], files)
+        log.info("operation_rebuilt", operation=record.operation, told=len(told), lost=len(lost))
+        if not running.is_saved:
+            await self._save_rest(ledger)
+            await store.leases.let_go(lease)
+        self.ground.outbox.wake()
+
+    async def _save_rest(self, ledger: Ledger) -> None:
+        """Of an operation that is over: nobody else does."""
+        try:
+            await ledger.save(dict)
+        except StoreUnavailable:
+            ledger.strand()
+            raise
+
+    def _notices(self, running: Running) -> list[Outgoing]:
+        record = running.ledger.record
+        if record.closed is not None:
+            return []
+        identity = f"emptied-{self.ground.store.epoch}"
+        name, channel = record.operation, record.channel
+        return [notice_message(emptied.KEPT, operation=name, channel=channel, identity=identity)]
+
+    async def _fetch(self, running: Running, lost: list[Outgoing]) -> dict[str, bytes]:
+        """The files among them; one that cannot be had once more is told in words by who sends it."""
+        uploads = [message for message in lost if message.kind == "upload"]
+        fetched = {message.id: await running.uploads.anew(message) for message in uploads}
+        return {name: content for name, content in fetched.items() if content is not None}
+
+    async def _until_quiet(self, thread: str) -> None:
+        """A call to Slack that is under way brings its message, or not, before Slack is asked what it has."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_QUIET_WITHIN):
+                while self.ground.outbox.is_sending(thread):  # noqa: ASYNC110 - it tells nobody
+                    await asyncio.sleep(_POLL)
+
+    async def _read(self, running: Running) -> tuple[Address | None, Standing | None]:
+        """Where its thread is, and what stands there; nothing where Slack does not let us read."""
+        record = running.ledger.record
+        address = running.ledger.address
+        try:
+            if address is None:
+                address = await find_address(self.archive, record)
+            if address is None:
+                return None, Standing((), frozenset(), ())
+            standing = await self.archive.read(address)
+        except TokenRefused:
+            raise
+        except SlackRefused as error:
+            log.error("thread_not_readable", operation=record.operation, error=str(error))  # noqa: TRY400
+            return address, None
+        return address.model_copy(update={"present": address.present or standing.present}), standing
+
+    # What Slack alone still knows.
+
+    async def _search(self) -> tuple[int, list[FoundRoot]]:
+        """How many roots of ours there are; and those of open operations that Redis knows nothing of."""
+        configuration, count = self.ground.configuration, 0
+        lost: list[FoundRoot] = []
+        oldest = datetime.now(UTC) - look_back(configuration)
+        for channel in dict.fromkeys(map(self.ground.channel, self.ground.engines)):
+            try:
+                roots = await self.archive.roots(channel, oldest=oldest)
+            except TokenRefused:
+                raise
+            except SlackRefused as error:
+                log.warning("channel_not_readable", channel=channel, error=str(error))
+                continue
+            count += len(roots)
+            opened = [root for root in roots if _is_open(root, self.ground)]
+            lost += [root for root in opened if await self._is_unknown(OperationId(root.operation))]
+        return count, lost
+
+    async def _is_unknown(self, name: OperationId) -> bool:
+        return name not in self.startups.owned and await self.ground.store.operation(name) is None
+
+    async def _wait_for_others(self) -> None:
+        """Whoever lives and has them notices within the time of a lease."""
+        patience = self._noticed + self.ground.store.leases.seconds - time.monotonic()
+        await asyncio.sleep(max(patience, _AGAIN))
+
+    async def _hold(self, root: FoundRoot) -> bool:
+        """Whether it is ours to take up."""
+        name = OperationId(root.operation)
+        lease = await self.ground.store.leases.claim(name)
+        if lease is None:
+            return False
+        if await self.ground.store.operation(name) is not None:
+            await self.ground.store.leases.let_go(lease)
+            return False
+        await self.ground.store.take(holder_of_root(self.ground, root))
+        return True
+
+    async def _take_up(self, root: FoundRoot) -> None:
+        name, pause = OperationId(root.operation), 1.0
+        self.startups.owned.add(name)
+        running: Running | None = None
+        try:
+            while (lease := await self.ground.store.leases.claim(name)) is not None:
+                try:
+                    running = await take_up(self.ground, self.archive, root, lease=lease)
+                    break
+                except SlackError as error:
+                    log.warning("take_up_delayed", operation=name, error=str(error), again_in=pause)
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+            if running is not None:
+                self.startups.carry(running)
+            elif lease is not None:
+                await self.ground.store.leases.let_go(lease)
+        except OwnershipLost as error:
+            log.warning("taken_up_elsewhere", operation=name, error=str(error))
+        except StoreUnavailable as error:
+            log.warning("take_up_begins_anew", operation=name, error=str(error))
+            self._searched = False
+        finally:
+            if running is None:
+                self.startups.owned.discard(name)
+
+
+def _missing(pushed: list[Outgoing], address: Address | None, standing: Standing | None) -> list[Outgoing]:
+    """What is to be queued again; nothing where nobody can say."""
+    if standing is None:
+        return []
+    told = standing.among(pushed)
+    here = {"root", "present"} if address is not None else set()
+    return [message for message in pushed if message.id not in told and message.kind not in here]
+
+
+def _is_open(root: FoundRoot, ground: Ground) -> bool:
+    tags = root.tags
+    known = tags.get("service") in ground.configuration.services and tags.get("verb") in set(Verb)
+    return known and tags.get("state") == "open" and root.id == f"{root.operation}:root"

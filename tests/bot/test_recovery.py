@@ -1,0 +1,135 @@
+"""After a Redis that came back empty: what is rebuilt from memory, what from Slack, and who does it.
+
+The whole bot is met in tests/whole/test_redis_gone.py; here stand the ways that need two processes or a Slack
+that does not let us look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from bot.clients.records import Holder
+from bot.clients.slack_calls import connect_slack
+from bot.clients.slack_history import Archive
+from bot.core.emptied import BARRED, KEPT, TAKEN_UP
+from bot.core.events import OperationId, UserId, Verb
+from bot.core.request import Busy, Declined, Request
+from bot.practice.slack_faults import FaultPlan
+from bot.practice.workspace import ALICE, BOB
+from bot.recovery import Recovery
+from tests.support.replicas import NAME, Replica, replicas
+
+if TYPE_CHECKING:
+    from tests.support.redis import RedisServer
+    from tests.support.replicas import Replicas
+
+ASKED = Request(NAME, Verb.RESTART, UserId(ALICE), confirmed=True)
+
+
+async def watch_over(every: Replicas, replica: Replica) -> Recovery:
+    slack = every.workspace.slack
+    archive = Archive(connect_slack(slack.bot_token, slack.api_url))
+    recovery = Recovery(replica.startups.ground, replica.startups, archive)
+    await recovery.open()
+    replica.app.tasks.spawn("recovery", recovery.run())
+    await every.until(lambda: not replica.startups.barred)
+    return recovery
+
+
+def loading(every: Replicas) -> bool:
+    return bool(every.said("Ranks connected"))
+
+
+async def test_a_service_that_was_taken_meanwhile_is_left_to_who_took_it(own_redis: RedisServer) -> None:
+    async with replicas(redis_url=own_redis.url) as every:
+        first = await every.start()
+        await watch_over(every, first)
+        operation = await first.begin()
+        await every.until(lambda: loading(every))
+        own_redis.ask("FLUSHALL")
+        other = Holder(
+            operation=OperationId("op2"),
+            service=NAME,
+            verb=Verb.STOP,
+            by=UserId(BOB),
+            since=every.workspace.clock.now(),
+        )
+        await first.store.leases.claim("op2")
+        assert await first.store.take(other) is None
+        assert (await every.closed(first, operation)).verdict == "superseded"
+        assert every.orders() == ["restart"]
+        held = await first.startups.held(NAME)
+        assert held is not None
+        assert held.operation == "op2"
+
+
+async def test_what_another_process_has_taken_up_is_given_up_here(own_redis: RedisServer) -> None:
+    async with replicas(redis_url=own_redis.url) as every:
+        first, second = await every.start(), await every.start(adopts=False)
+        await watch_over(every, first)
+        operation = await first.begin()
+        await every.until(lambda: loading(every))
+        record = first.startups.running[operation].ledger.record
+        own_redis.ask("FLUSHALL")
+        lease = await second.store.leases.claim(operation)
+        assert lease is not None
+        await second.store.rebuild(record, lease=lease, address=None, known=(), holder=None)
+        await every.until(lambda: operation not in first.startups.running)
+        assert first.startups.owned == set()
+        assert every.said("Something broke") == 0
+
+
+async def test_a_replica_that_has_nothing_waits_for_who_has(own_redis: RedisServer) -> None:
+    async with replicas(redis_url=own_redis.url) as every:
+        every.workspace.slack.rates.limits = {}  # the pace of before was in Redis too
+        first, second = await every.start(), await every.start()
+        for replica in (first, second):
+            await watch_over(every, replica)
+        operation = await first.begin()
+        await every.until(lambda: loading(every))
+        own_redis.ask("FLUSHALL")
+        assert isinstance(await second.startups.request(ASKED), Declined | Busy)
+        assert (await every.closed(first, operation)).verdict == "healthy"
+        assert operation not in second.startups.recent
+        assert every.orders() == ["restart"]
+        replies = every.replies()
+        assert len(replies) == len(set(replies))
+        assert every.said(KEPT[:40]) == 1
+        assert every.said(TAKEN_UP[:60]) == 0
+        announced = [root for root in every.roots() if "Redis came back empty" in root.plain]
+        assert len(announced) == 1
+
+
+async def test_while_slack_does_not_tell_nothing_is_begun(own_redis: RedisServer) -> None:
+    async with replicas(redis_url=own_redis.url) as every:
+        first = await every.start()
+        await watch_over(every, first)
+        every.workspace.slack.faults.add("conversations.history", FaultPlan.status(500), times=None)
+        own_redis.ask("FLUSHALL")
+        assert await first.startups.request(ASKED) == Declined(BARRED)
+        await every.until(lambda: first.startups.barred)
+        every.workspace.slack.faults.clear()
+        await every.until(lambda: not first.startups.barred, within=60)
+
+
+async def test_a_channel_that_may_not_be_read_hinders_nobody(own_redis: RedisServer) -> None:
+    async with replicas(redis_url=own_redis.url) as every:
+        first = await every.start()
+        every.workspace.slack.faults.add(
+            "conversations.history", FaultPlan.error("missing_scope"), times=None
+        )
+        await watch_over(every, first)
+        assert await first.store.is_rebuilt()
+        every.workspace.slack.refusals.clear()
+
+
+async def test_what_is_over_and_told_is_kept_in_memory_no_longer(own_redis: RedisServer) -> None:
+    async with replicas(redis_url=own_redis.url) as every:
+        first = await every.start()
+        await watch_over(every, first)
+        operation = await first.begin()
+        assert operation in first.startups.recent
+        assert (await every.closed(first, operation)).verdict == "healthy"
+        await every.until(lambda: operation not in first.startups.recent)
+        await asyncio.sleep(0)
