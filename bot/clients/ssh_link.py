@@ -7,7 +7,7 @@ import contextlib
 import shlex
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import asyncssh
 import structlog
@@ -17,6 +17,8 @@ from bot.errors import HostError, HostUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from asyncssh.channel import SSHChannel
 
     from bot.core.events import HostName
     from config.services import HostSection
@@ -60,7 +62,7 @@ class _Checked(asyncssh.SSHClientProcess[bytes]):
         super().__init__()
         self._check = check
 
-    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+    def connection_made(self, chan: SSHChannel[bytes]) -> None:
         try:
             self._check()
         except BaseException:
@@ -235,7 +237,7 @@ class Link:
                 _, session = await connection.create_session(
                     partial(_Checked, check), command, encoding=None, window=_JOURNAL_WINDOW
                 )
-                process: asyncssh.SSHClientProcess[bytes] = session
+                process = cast("asyncssh.SSHClientProcess[bytes]", session)
                 await process.redirect(stdin=asyncssh.DEVNULL)
                 return process
             return await connection.create_process(
