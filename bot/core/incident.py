@@ -218,7 +218,7 @@ class Incident:
         state.times += 1
         state.severity, state.ending, state.recovered, state.ended_by = event.severity, None, None, None
         if event.severity is not Severity.DEGRADED:
-            state.down_since, state.worse = event.since, state.worse or now
+            state.down_since, state.worse = event.since, now  # people have as long as before
         told = AgainTold(event.sign, state.times, served)
         turn.say(told, EntryKind.AGAIN, now, evidence=event.sign.evidence)
         self._ask(now, again=True)

@@ -177,6 +177,22 @@ class TestEscalation:
         case.wait(3600)
         assert case.posts() == []
 
+    def test_it_went_down_again_and_people_have_as_long_as_before(self) -> None:
+        case = Case()
+        case.tell(Recovered(BEGAN + timedelta(seconds=60)), after=60)
+        case.tell(DownAgain(BEGAN + timedelta(minutes=20), DIED, Severity.DOWN), after=1140)
+        case.wait(590)
+        assert case.replies(EscalationTold) == []
+        case.wait(20)
+        assert len(case.replies(EscalationTold)) == 1
+
+    def test_what_is_only_degraded_now_calls_nobody(self) -> None:
+        case = Case()
+        case.tell(Recovered(BEGAN + timedelta(seconds=60)), after=60)
+        case.tell(DownAgain(BEGAN + timedelta(minutes=5), SLOW, Severity.DEGRADED), after=240)
+        case.wait(3600)
+        assert case.replies(EscalationTold) == []
+
     def test_none_is_configured(self) -> None:
         case = Case(make_incident_plan(escalate_after=None))
         case.wait(3600)
@@ -236,8 +252,11 @@ def test_of_a_host_the_services_that_cannot_be_seen_are_told_when_they_change() 
     case = Case(plan)
     case.tell(AffectedSeen(services))
     assert case.posts() == []
+    assert case.view().affected == services
+    case.tell(AffectedSeen(services[:1]))
     case.tell(AffectedSeen(services[:1]))
     assert case.replies(AffectedTold) == [AffectedTold(services[:1])]
+    assert case.view().affected == services[:1]
     assert not [action for action in case.actions if isinstance(action, ReadRunLog)]
 
 

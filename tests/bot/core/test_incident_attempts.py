@@ -75,6 +75,13 @@ def test_the_same_attempt_is_counted_once() -> None:
     assert case.view().attempts == 1
 
 
+def test_a_counter_that_a_person_has_set_back_takes_none_away() -> None:
+    case = Case()
+    for run in (1, 2, 3):
+        case.tell(AttemptDied(MEMBER, _run(run), 1), after=60)
+    assert case.view().attempts == 3
+
+
 def test_attempts_that_nobody_saw_are_in_systemds_counter() -> None:
     case = Case()
     _die(case, 40)

@@ -72,6 +72,12 @@ def test_a_whole_outage() -> None:
         assert each in told
 
 
+def test_the_cause_stands_with_its_lines() -> None:
+    cause = _export(_whole()).split("## Cause")[1].split("## Changed")[0]
+    assert OUT_OF_MEMORY[2] in cause
+    assert "Try: " in cause
+
+
 def test_the_timeline_is_in_the_order_of_time() -> None:
     times = re.findall(r"^- `([^`]+)`", _export(_whole()), re.MULTILINE)
     assert len(times) > 5
