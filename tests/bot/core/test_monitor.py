@@ -46,6 +46,7 @@ from tests.support.watches import (
     MEMBER,
     REFUSED,
     RUNNING,
+    SERVICE,
     STOPPED,
     STOPPING,
     Room,
