@@ -9,7 +9,7 @@ import structlog
 
 from bot.core.actions import Pace, StartupView, Verdict
 from bot.core.events import PhaseId, Role
-from bot.core.startup import Startup
+from bot.core.startup import WANTED_FOR, Startup
 from bot.messages import edit_message, notice_message
 from bot.places import restore_places
 from bot.running import PLAN, STATE, Running
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_WANTED_FOR = timedelta(minutes=5)  # nobody expects a restart long after it was asked for
 NOT_BEGUN = "kimi went down before it began, and nothing was done. Ask again if it is still wanted."
 NOT_RESTORED = (
     "kimi cannot go on from its own record of this operation: it no longer watches, and the service is left "
@@ -62,7 +61,7 @@ async def _is_wanted(ground: Ground, operation: Operation) -> bool:
     """Whether a verb never ordered may be now: just asked for, and the service is held for it."""
     holder = await ground.store.holder(operation.service)
     held = holder is not None and holder.operation == operation.operation
-    return held and ground.clock.now() - operation.began < _WANTED_FOR
+    return held and ground.clock.now() - operation.began < WANTED_FOR
 
 
 def restore(ground: Ground, operation: Operation, *, lease: Lease) -> Running:

@@ -9,6 +9,7 @@ KimiError
 │   ├── LoginRefused              our key is not accepted
 │   ├── CommandTimedOut           the host accepted and then hung
 │   ├── PermissionRefused         sudo, systemctl or the journal said no
+│   ├── OrderLate                 an order came to the host after its deadline; nothing was done
 │   ├── UnitUnknown               systemd has no such unit
 │   └── UnitCommandFailed         systemctl answered with an error of its own
 ├── StoreUnavailable              Redis does not answer
@@ -72,6 +73,10 @@ class CommandTimedOut(HostError):
 
 
 class PermissionRefused(HostError):
+    pass
+
+
+class OrderLate(HostError):
     pass
 
 

@@ -25,6 +25,7 @@ from bot.core.actions import (
     ProbeNow,
     RunSmoke,
     SendVerb,
+    SettleVerb,
     UploadPicture,
     UploadStacks,
     UploadTail,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from bot.clients.leases import Lease
     from bot.clients.records import Operation, Outgoing
+    from bot.core.events import Event
     from bot.sources import Inbox, Link, Piece
 
 log = structlog.get_logger()
@@ -65,6 +67,7 @@ OWN_FAULT = (
     "kimi's own log says what; `watch` takes it up again."
 )
 _ORDER = "order to "  # begins the names of the tasks that give one
+_SETTLE = "settle "
 _UPLOAD = "upload "  # and of those that fetch a log and post it
 _ORDER_WITHIN = 60.0  # real seconds; the host's own time-outs end one sooner
 _ORDER_AT_LEAVE = 2.0  # real seconds that a clean stop waits for its answer
@@ -117,7 +120,7 @@ class Running:
             ledger=ledger,
             crew=crew,
             looks=Looks(ground, operation.service, startup, links, crew),
-            orders=Orders(ground, ledger, startup, links),
+            orders=Orders(ground, ledger, startup, links, {name: links[name].position for name in links}),
             uploads=Uploads(ground, ledger, startup, links, {order.sequence: order for order in owed}),
             mail=Mailbox(ground.store, operation.operation),
         )
@@ -304,14 +307,16 @@ class Running:
 
     async def _perform(self, actions: Sequence[Action]) -> None:
         """Note state and messages, then touch the world; an order to systemd waits until they are saved."""
-        mark = self._note(actions)
+        self._note(actions)
         closing = any(isinstance(action, Close) for action in actions)
         for action in actions:
             match action:
                 case EditRoot() | PostReply():
                     pass  # noted with the state: the outbox gets it
                 case SendVerb():
-                    self.crew.once(f"{_ORDER}{action.member}", partial(self._send, action, mark))
+                    self.crew.once(f"{_ORDER}{action.member}", partial(self._send, action))
+                case SettleVerb():
+                    self.crew.once(f"{_SETTLE}{action.member}", partial(self._settle_order, action))
                 case ProbeNow():
                     self.looks.probe()
                 case LookAtSetup():
@@ -367,9 +372,15 @@ class Running:
         if not self._leaving:
             self.crew.once(f"{_UPLOAD}{order.sequence}", partial(self.uploads.fetch, order))
 
-    async def _send(self, order: SendVerb, mark: int) -> None:
-        event = await self.orders.give(order, mark)
+    async def _send(self, order: SendVerb) -> None:
+        event = await self.orders.give(order)
         log.info("verb_sent", member=order.member, verb=order.verb, outcome=type(event).__name__)
+        await self._tell(event)
+
+    async def _settle_order(self, order: SettleVerb) -> None:
+        await self._tell(await self.orders.settle(order.member, asked=self.ground.clock.now()))
+
+    async def _tell(self, event: Event | None) -> None:
         if event is not None and self.startup.verdict is None:  # else nobody takes anything off the queue
             await self.inbox.put(sources.Piece((event,)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.clients import ssh_errors, ssh_journal, ssh_listener, ssh_log_file, ssh_setup
+from bot.clients import ssh_errors, ssh_journal, ssh_listener, ssh_log_file, ssh_order, ssh_setup
 from bot.clients.ssh_evidence import Sampler
 from bot.clients.ssh_extras import Extras
 from bot.clients.ssh_link import Finished, Link
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from pathlib import Path
 
+    from bot.clients.ssh_order import Promise
     from bot.core.evidence import Sample
     from bot.core.journal import Position
     from bot.core.log_file import FilePosition
@@ -60,12 +61,27 @@ class Host:
         self._extras = Extras(self._link)
         self._sampler = Sampler(self._extras.run, dump=self._link.run)
 
+    async def promise(self, seconds: float) -> Promise:
+        """For `change`: an order that the host carries out within `seconds` from now, and not after."""
+        return await ssh_order.promise(self._link, seconds)
+
+    async def uptime(self) -> float | None:
+        """Seconds since the host booted; None where it does not tell."""
+        return await ssh_order.read_uptime(self._link)
+
     async def change(
-        self, unit: UnitName, verb: Verb, *, scope: str, check: Callable[[], None] | None = None
+        self,
+        unit: UnitName,
+        verb: Verb,
+        *,
+        scope: str,
+        promise: Promise | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Tell systemd once; that it accepted is all this says, what comes of it `show` tells.
 
         `check` is called last before the order leaves; what it raises is raised here, and nothing was sent.
+        OrderLate: the time that was promised is over, or the connection it was promised on; nothing was done.
         An error whose `sent` is true: the order went out and its answer did not come, so it may be under way.
         """
         self._check(unit)
@@ -73,11 +89,29 @@ class Host:
             raise ValueError(f"{verb} is no order to systemd")
         sudo = ("sudo", "-n") if self.section.sudo and scope == "system" else ()
         words = (*sudo, *_systemctl(scope), str(verb), "--no-block", unit)
-        finished = await self._link.run(words, check=check)
+        finished = await self._order(words, unit, verb, promise=promise, check=check)
         if finished.status:
             raise ssh_errors.change_failure(
                 finished.complaint, name=self.name, unit=unit, verb=verb, section=self.section
             )
+
+    async def _order(
+        self,
+        words: Sequence[str],
+        unit: UnitName,
+        verb: Verb,
+        *,
+        promise: Promise | None,
+        check: Callable[[], None] | None,
+    ) -> Finished:
+        if promise is None:
+            return await self._link.run(words, check=check)
+        if promise.connection is not await self._link.connection():
+            raise ssh_order.lapsed(self.name, unit, verb)
+        finished = await self._link.run(promise.wrap(words), check=check, connection=promise.connection)
+        if ssh_order.is_late(finished):
+            raise ssh_order.late(self.name, unit, verb)
+        return finished
 
     async def reload(self, *, scope: str) -> None:
         """Let systemd read its unit files anew."""

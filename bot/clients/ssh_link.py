@@ -166,9 +166,18 @@ class Link:
         except (OSError, ValueError) as error:
             raise ssh_errors.known_hosts_unusable(error, name=self.name, section=section) from error
 
-    async def run(self, arguments: Sequence[str], *, check: Callable[[], None] | None = None) -> Finished:
-        """Run one command to its end, whatever its status. `check` is called last before it is sent."""
-        connection = await self.connection()
+    async def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        check: Callable[[], None] | None = None,
+        connection: asyncssh.SSHClientConnection | None = None,
+    ) -> Finished:
+        """Run one command to its end, whatever its status. `check` is called last before it is sent.
+
+        `connection`: on that one and no other.
+        """
+        connection = connection or await self.connection()
         try:
             async with asyncio.timeout(self.command_timeout):
                 return await self._run(connection, arguments, check)

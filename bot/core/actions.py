@@ -283,6 +283,16 @@ class SendVerb:
 
 
 @dataclass(frozen=True, slots=True)
+class SettleVerb:
+    """Find out whether what the process before had under way reached the member's systemd.
+
+    Answered as the order itself is, or with VerbMissed.
+    """
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
 class LookAtSetup:
     """Ask the member's host what the watched start runs with."""
 
@@ -316,6 +326,7 @@ Action: TypeAlias = (
     | UploadStacks
     | UploadPicture
     | SendVerb
+    | SettleVerb
     | LookAtSetup
     | ProbeNow
     | RunSmoke

@@ -227,6 +227,17 @@ class VerbRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class VerbMissed:
+    """What a process that is gone had under way never reached systemd, and cannot any more.
+
+    `asked`: when that was asked.
+    """
+
+    member: Member
+    asked: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class VerbUnanswered:
     """It was sent and the link was lost: InvocationID and Job must tell. It is never sent again."""
 
@@ -331,6 +342,7 @@ class Ticked:
 Event: TypeAlias = (
     VerbSent
     | VerbRefused
+    | VerbMissed
     | VerbUnanswered
     | LineRead
     | UnitObserved

@@ -9,7 +9,8 @@ A startup has one life line per member (a unit on a host) and one proof for the 
               (never twice)    (or: a job shows)    (old lines end)      (tracker)  (readiness)
 
 * **Verb.** `begin` orders it once for each member. Refused: failed. Unanswered: never repeated; the unit's
-  InvocationID or a pending job tells, within a minute of the host being seen again.
+  InvocationID or a pending job tells, within a minute of the host being seen again. Under way in a process
+  that died: settled first; only what never reached systemd, and no longer can, is ordered by the next one.
 * **Start.** A new InvocationID, from a unit's state or from a line, ends the old run. Only lines of the new
   one reach the tracker and the suspects; the old run's count for stopping. See `startup_members`.
 * **Proof.** See `readiness` and `startup_proof`. A line that says ready orders a probe at once. With unit,
@@ -37,7 +38,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, assert_never
 
-from bot.core.actions import Action, Noticed, RunSmoke, SendVerb, StartupView, Verdict
+from bot.core.actions import Action, Noticed, RunSmoke, SendVerb, SettleVerb, StartupView, Verdict
 from bot.core.diagnosis import SuspectsState
 from bot.core.events import (
     Event,
@@ -57,6 +58,7 @@ from bot.core.events import (
     UnitObserved,
     UnwatchAsked,
     Verb,
+    VerbMissed,
     VerbRefused,
     VerbSent,
     VerbUnanswered,
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from config.engine_file import EngineFile
 
 LOG_FIRST = timedelta(seconds=20)  # after a resume: an engine that is up answers before its log is read
+WANTED_FOR = timedelta(minutes=5)  # nobody expects a restart long after it was asked for
 CATCHING_UP = timedelta(minutes=2)  # after a resume: what was written meanwhile is read before it is judged
 
 _CHECKS = (
@@ -155,7 +158,7 @@ class Startup:
 
         `away`: since that process was last alive, told once; None: not known. `clean`: it let go in order.
 
-        A verb is not among it: whether it arrived is asked of the unit. A probe and a smoke test are only
+        A verb is not among it: whether it arrived is to be settled first. A probe and a smoke test are only
         questions, and are asked anew. After the verdict: its last orders, of which none is done twice.
         """
         turn = self._turn
@@ -168,7 +171,7 @@ class Startup:
         turn.state.silence.unsure = True
         for name, member in turn.state.members.items():
             if member.sent is Sent.UNDERWAY:
-                self._take_unanswered(name, "kimi itself went away before the answer came", now)
+                turn.order(SettleVerb(name))
         turn.state.proof.out = False
         if turn.state.proof.since is None:
             turn.state.proof.log_first = now + LOG_FIRST
@@ -208,7 +211,7 @@ class Startup:
                 take_smoke(turn, event.result, now)
             case Ticked():
                 turn.changed = True
-            case VerbSent() | VerbRefused() | VerbUnanswered():
+            case VerbSent() | VerbRefused() | VerbMissed() | VerbUnanswered():
                 self._take_verb(event, now)
             case HostLost() | HostRestored() | LogMissed():
                 take_sight(turn, event, now)
@@ -240,7 +243,7 @@ class Startup:
 
     # ---- the verb -----------------------------------------------------------------------------------------
 
-    def _take_verb(self, event: VerbSent | VerbRefused | VerbUnanswered, now: datetime) -> None:
+    def _take_verb(self, event: VerbSent | VerbRefused | VerbMissed | VerbUnanswered, now: datetime) -> None:
         member = self.state.members[event.member]
         match event:
             case VerbSent():
@@ -248,11 +251,29 @@ class Startup:
                 member.sent, member.sent_at = (Sent.SETTLED if started else Sent.ACCEPTED), now
             case VerbUnanswered():
                 self._take_unanswered(event.member, event.error, now)
+            case VerbMissed():
+                self._take_missed(event, now)
             case VerbRefused():
                 sentence = f"the {self.plan.verb} was not carried out: {event.error}"
                 fail_with(self._turn, sentence, now, name=event.member)
             case _:
                 assert_never(event)
+
+    def _take_missed(self, event: VerbMissed, now: datetime) -> None:
+        """For the host it is the first time."""
+        if self.state.members[event.member].sent is not Sent.UNDERWAY:
+            return
+        if event.asked - self.plan.began < WANTED_FOR:
+            member = self.state.members[event.member]
+            member.sent, member.sent_at = Sent.UNDERWAY, now
+            self._turn.order(SendVerb(event.member, self.plan.verb))
+            return
+        late = spell_duration(event.asked - self.plan.began)
+        sentence = (
+            f"the {self.plan.verb} was not carried out: kimi went away before it reached "
+            f"{host_of(event.member)}, and {late} later nobody expects it any more; ask again if it is wanted"
+        )
+        fail_with(self._turn, sentence, now, name=event.member)
 
     def _take_unanswered(self, name: Member, error: str, now: datetime) -> None:
         member = self.state.members[name]

@@ -188,6 +188,7 @@ class PracticeHost:
         await self.close_door()
         await self.clock.sleep(takes)
         self.journal.reboot()
+        self.shell.reboot()
         self.unit.boot(enabled=enabled)
         await self.open_door()
 

@@ -1,10 +1,11 @@
-"""The commands a practice host knows: systemctl, journalctl, ss, cat of the boot id."""
+"""The commands a practice host knows: systemctl, journalctl, ss, cat of the boot id and of the uptime."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import shlex
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -23,7 +24,10 @@ Write = Callable[[str], Awaitable[None]]
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_UPTIME = "/proc/uptime"
 LOG_SCRIPT = "kimi-log"  # `$0` of the script that reads a log file
+ORDER_SCRIPT = "kimi-order"  # and of the one that carries out what is in time
+_UP_BEFORE, _BOOT_TAKES = 1_234_567.0, 20.0  # seconds
 _VERBS = {"start", "stop", "restart", "daemon-reload"}
 _DRIVER = "/sys/module/nvidia/version"
 _SITE = "python3.11/site-packages"
@@ -43,6 +47,7 @@ class Unkindness:
     processes_closed: bool = False  # /proc/PID/io and maps are another user's
     no_nvidia_smi: bool = False
     no_py_spy: bool = False
+    no_uptime: bool = False  # no /proc/uptime
 
 
 class LinkCut(Exception):
@@ -60,11 +65,21 @@ class Shell:
         gpus: int = 8,
     ) -> None:
         self.commands: list[tuple[str, ...]] = []  # every argument list that was run, in order
+        self.late = 0  # orders among them that were not carried out
+        self._booted = time.monotonic() - _UP_BEFORE
         self._units = units
         self.journal = journal
         self._engines = engines
         self.unkind = unkind
         self._instruments = Instruments(units, unkind, gpus=gpus)
+
+    @property
+    def uptime(self) -> float:
+        """Real seconds since the host booted: the machine's own, whatever time is told."""
+        return time.monotonic() - self._booted
+
+    def reboot(self) -> None:
+        self._booted = time.monotonic() - _BOOT_TAKES
 
     async def run(self, command: str, write: Write) -> Answer:
         """Carry one command line out; what streams goes through `write`, the rest is in the answer."""
@@ -75,7 +90,12 @@ class Shell:
         self.commands.append(tuple(words))
         if self.unkind.hang:
             await asyncio.Event().wait()
+        return await self._carry_out(words, write)
+
+    async def _carry_out(self, words: list[str], write: Write) -> Answer:
         words, root = _unwrap(words)
+        if words[:2] == ["sh", "-c"] and words[3:4] == [ORDER_SCRIPT]:
+            return await self._carry_out_in_time(int(words[4]), words[5:], write)
         if root and (self.unkind.sudo_refused or (self.unkind.reload_refused and "daemon-reload" in words)):
             return Answer(1, error="sudo: a password is required\n")
         if root and words[:1] == ["-l"]:
@@ -84,6 +104,13 @@ class Shell:
             )
         measured = self._instruments.answer(words, root=root)
         return measured or await self._dispatch(words, write, root=root)
+
+    async def _carry_out_in_time(self, deadline: int, order: list[str], write: Write) -> Answer:
+        """`deadline`: hundredths of a second of the uptime."""
+        if int(self.uptime * 100) < deadline:
+            return await self._carry_out(order, write)
+        self.late += 1
+        return Answer(75, error=f"{ORDER_SCRIPT}: late\n")
 
     async def _dispatch(self, words: list[str], write: Write, *, root: bool) -> Answer:
         name = PurePosixPath(words[0]).name if words else ""
@@ -96,7 +123,7 @@ class Shell:
                 return self._ss(rest)
             case "sh", ["-c", _, name, path, *rest] if name == LOG_SCRIPT:
                 return await self._log_file(path, rest, write)
-            case "cat" | "find", [path, *_] if name == "find" or path in {_DRIVER, _BOOT_ID}:
+            case "cat" | "find", [path, *_] if name == "find" or path in {_DRIVER, _BOOT_ID, _UPTIME}:
                 return self._look(path)
             case _:
                 return Answer(127, error=f"sh: 1: {name}: not found\n")
@@ -133,6 +160,10 @@ class Shell:
         """What stands in a file, or in a library: the packages of units whose interpreter is beside it."""
         if path == _BOOT_ID:
             return Answer(output=_dashed(self.journal.boot) + "\n")
+        if path == _UPTIME:
+            if self.unkind.no_uptime:
+                return Answer(1, error=f"cat: {_UPTIME}: No such file or directory\n")
+            return Answer(output=f"{self.uptime:.2f} {self.uptime * 7:.2f}\n")
         if path == _DRIVER:
             # The other driver's file is not there: so the whole fails, and prints what there is.
             return Answer(1, output="570.124.06\n", error="cat: No such file or directory\n")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
+from bot.clients.ssh_order import Promise
 from bot.core.events import (
     ChannelId,
     Cursor,
@@ -30,7 +31,7 @@ from bot.core.log_file import FilePosition
 from bot.core.redact import Redactor
 from bot.core.request import Request, Started
 from bot.core.setup import Setup
-from bot.errors import HostError
+from bot.errors import HostError, OrderLate
 from bot.ground import Ground
 from bot.startups import Startups
 from bot.tasks import Tasks
@@ -42,6 +43,8 @@ from tests.support.theatre import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+    import asyncssh
 
     from bot.clients.probe import Probe
     from bot.clients.records import Operation
@@ -81,6 +84,11 @@ class MemoryHost:
     stack_error: HostError | None = None
     gate: asyncio.Event = field(default_factory=asyncio.Event)  # closed: `show` hangs
     orders: list[tuple[Verb, UnitName, str]] = field(default_factory=list)
+    booted: float = -1000.0
+    tells_uptime: bool = True
+    promise_error: HostError | None = None
+    delays: list[float] = field(default_factory=list)  # seconds that the next orders take to go out
+    late: int = 0  # orders that came after their deadline
     shows: int = 0
     setups: Setup = field(default_factory=Setup)
     reloads: list[str] = field(default_factory=list)
@@ -108,11 +116,35 @@ class MemoryHost:
     def __post_init__(self) -> None:
         self.gate.set()
 
+    async def uptime(self) -> float | None:
+        if self.show_error is not None:
+            raise self.show_error
+        return asyncio.get_running_loop().time() - self.booted if self.tells_uptime else None
+
+    async def promise(self, seconds: float) -> Promise:
+        if self.promise_error is not None:
+            raise self.promise_error
+        now = await self.uptime()
+        connection = cast("asyncssh.SSHClientConnection", self)
+        return Promise(connection, None if now is None else int((now + seconds) * 100))
+
     async def change(
-        self, unit: UnitName, verb: Verb, *, scope: str, check: Callable[[], None] | None = None
+        self,
+        unit: UnitName,
+        verb: Verb,
+        *,
+        scope: str,
+        promise: Promise | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
+        await asyncio.sleep(self.delays.pop(0) if self.delays else 0.0)  # on its way to the session
         if check is not None:
             check()
+        now = asyncio.get_running_loop().time() - self.booted
+        deadline = promise.deadline if promise is not None else None
+        if deadline is not None and int(now * 100) >= deadline:
+            self.late += 1
+            raise OrderLate(self.name, f"{self.name}: late")
         self.orders.append((verb, unit, scope))
         self.diary.append(f"ordered {verb}")
         await asyncio.sleep(0.1)

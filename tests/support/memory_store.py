@@ -20,6 +20,7 @@ class MemoryLeases:
 
     def __init__(self, answer: Callable[[str], None]) -> None:
         self.process = 1
+        self.seconds = 10.0
         self.sure = True  # whether a lease was confirmed in time
         self.held: dict[str, tuple[int, Lease]] = {}
         self.clean: set[str] = set()  # let go in order by the last owner

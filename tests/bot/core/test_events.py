@@ -36,6 +36,7 @@ from bot.core.events import (
     UserId,
     Verb,
     VerbRefused,
+    VerbMissed,
     VerbSent,
     VerbUnanswered,
 )
@@ -51,6 +52,7 @@ UNIT = UnitState("loaded", "active", "running", cpu=timedelta(seconds=3), memory
 EXAMPLES: tuple[Event, ...] = (
     VerbSent(ONE),
     VerbRefused(ONE, "no"),
+    VerbMissed(ONE, AT),
     VerbUnanswered(ONE, "lost"),
     LineRead(ONE, replace(LINE, origin=Origin.MANAGER, fields={"N_RESTARTS": "2"})),
     UnitObserved(ONE, UNIT, boot="b0" * 16),

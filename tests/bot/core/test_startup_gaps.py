@@ -97,10 +97,11 @@ def test_each_absence_is_told_once_under_a_number_of_its_own() -> None:
     assert run.sequences == list(range(1, len(run.sequences) + 1))
 
 
-def test_an_absence_is_told_before_the_order_that_nobody_answered() -> None:
+def test_an_absence_is_told_before_the_doubt_about_an_order() -> None:
     run = Run()
     run.begin()
     resume(run, 5)
+    run.tell(VerbUnanswered(MEMBER, "kimi itself went away before the answer came"))
     first, second = run.replies(Resumed)[0], run.replies(Noticed)[0]
     replies = [action.reply for action in run.actions if hasattr(action, "reply")]
     assert replies == [first, second]

@@ -13,6 +13,7 @@ from bot.core.actions import (
     ProbeNow,
     RunSmoke,
     SendVerb,
+    SettleVerb,
     StallReported,
     Verdict,
 )
@@ -26,7 +27,8 @@ def test_resumed_amid_the_verb_it_asks_the_unit_instead_of_sending_again() -> No
     run.restore()
     actions = run.startup.resume(run.now)
     assert not [action for action in actions if isinstance(action, SendVerb)]
-    assert any(isinstance(action, PostReply) for action in actions)
+    assert [action for action in actions if isinstance(action, SettleVerb)] == [SettleVerb(MEMBER)]
+    assert not [action for action in actions if isinstance(action, PostReply)]
     run.observe(RUNNING)
     assert run.startup.state.members[MEMBER].invocation == NEW
 

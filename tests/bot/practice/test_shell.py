@@ -141,3 +141,28 @@ async def test_output_of_journalctl_streams() -> None:
 
     assert await shell.run("journalctl -o cat -n 1", write) == Answer()
     assert written == ["hello\n"]
+
+
+async def test_an_order_is_carried_out_until_its_deadline_and_refused_after() -> None:
+    shell = new_shell()
+    wrapped = (
+        "env LC_ALL=C sh -c 'read -r up rest' kimi-order {} sudo -n systemctl restart --no-block a.service"
+    )
+    assert await run(shell, wrapped.format(int(shell.uptime * 100) + 500)) == Answer()
+    assert shell.late == 0
+    late = await run(shell, wrapped.format(int(shell.uptime * 100)))
+    assert late == Answer(75, error="kimi-order: late\n")
+    assert shell.late == 1
+    shell.unkind.sudo_refused = True
+    assert (await run(shell, wrapped.format(int(shell.uptime * 100) + 500))).status == 1
+
+
+async def test_the_uptime_is_real_seconds_and_begins_anew_with_a_boot() -> None:
+    shell = new_shell()
+    told = (await run(shell, "cat /proc/uptime")).output.split()
+    assert len(told) == 2
+    assert shell.uptime - 5 < float(told[0]) <= shell.uptime
+    shell.reboot()
+    assert float((await run(shell, "cat /proc/uptime")).output.split()[0]) < float(told[0])
+    shell.unkind.no_uptime = True
+    assert (await run(shell, "cat /proc/uptime")).status == 1
