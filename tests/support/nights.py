@@ -408,7 +408,15 @@ class Night:
     def _stop(self, host: Host, service: Service) -> None:
         self._line(host, service, "Stopping u.service - U...")
         service.serving = service.hung = False
-        service.unit = replace(service.unit, active="inactive", sub="dead", result="success", exec_code=1)
+        if (
+            service.streams and self.random.random() < 0.3
+        ):  # an engine that kills itself when it is told to end
+            died = replace(service.unit, result="signal", exec_code=2, exec_status=9)
+            service.unit = replace(died, active="failed", sub="failed")
+            self._line(host, service, "u.service: Main process exited, code=killed, status=9/KILL")
+            self._line(host, service, "u.service: Failed with result 'signal'.")
+        else:
+            service.unit = replace(service.unit, active="inactive", sub="dead", result="success", exec_code=1)
         self._line(host, service, "Stopped u.service - U.")
 
     def _chat_restart(self, host: Host, service: Service, loads: float) -> None:
