@@ -19,14 +19,16 @@ THREAD_PARTS = (
     "sender",  # lease of the process that sends this thread
     "fence",  # number of the lease of the process that runs the operation
     "inbox",  # list: mail for the process that runs the operation
+    "seen",  # of that lease: see scripts_lease; and saved, the number of the owner's newest save
 )
 
 _THREAD = f"local {', '.join(THREAD_PARTS)} = unpack(KEYS)\n"
 _OWNED = "if redis.call('GET', sender) ~= ARGV[1] then return 'lost' end\n"
 
-# ARGV: operation record or '', 'new', 'closed' or '', seconds to keep, fencing number or '', how many
-# entries of the inbox were read, those, then kind, id, record, file for each message. A new operation that is
-# there already, other than by this very record, is left alone.
+# ARGV: operation record or '', 'new', 'closed' or '', seconds to keep, fencing number or '', number of the
+# save or '', how many entries of the inbox were read, those, then kind, id, record, file for each message. A
+# new operation that is there already, other than by this very record, is left alone. A save that comes after
+# a later one of its owner (given up after a time-out, it still was on its way) undoes neither state nor edit.
 PUSH = (
     _THREAD
     + """
@@ -35,11 +37,13 @@ if ARGV[4] ~= '' then
   if not number then return 'empty' end
   if number ~= ARGV[4] then return 'lost' end
 end
+local late = ARGV[5] ~= '' and tonumber(ARGV[5]) < tonumber(redis.call('HGET', seen, 'saved') or '0')
 if ARGV[2] == 'new' then
   local present = redis.call('GET', operation)
   if present and present ~= ARGV[1] then return 'exists' end
 end
-if ARGV[1] ~= '' then
+if ARGV[1] ~= '' and not late then
+  if ARGV[5] ~= '' then redis.call('HSET', seen, 'saved', ARGV[5]) end
   redis.call('SET', operation, ARGV[1])
   if ARGV[2] == 'closed' then
     redis.call('EXPIRE', operation, ARGV[3])
@@ -47,12 +51,12 @@ if ARGV[1] ~= '' then
     redis.call('DEL', inbox)
   end
 end
-local first = 6 + ARGV[5]
-for i = 6, first - 1 do redis.call('LREM', inbox, 1, ARGV[i]) end
+local first = 7 + ARGV[6]
+for i = 7, first - 1 do redis.call('LREM', inbox, 1, ARGV[i]) end
 for i = first, #ARGV, 4 do
   local kind, id, record, file = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   if kind == 'edit' then
-    redis.call('SET', edit, record)
+    if not late then redis.call('SET', edit, record) end
   elseif redis.call('SADD', known, id) == 1 then
     redis.call(kind == 'root' and 'LPUSH' or 'RPUSH', queue, record)
     if file ~= '' then
@@ -204,12 +208,15 @@ return 'edited'
 """
 )
 
-# ARGV: owner, the slot's record, id and record of the reply that takes over. What is gone is replaced once.
+# ARGV: owner, the slot's record, id and record of the reply that takes over. What is gone is replaced once; a
+# second run, while the reply still is the next to go out, gives the same answer.
 ANEW = (
     _THREAD
     + _OWNED
     + """
-if redis.call('SADD', known, ARGV[3]) == 0 then return 'known' end
+if redis.call('SADD', known, ARGV[3]) == 0 then
+  return redis.call('LINDEX', queue, 0) == ARGV[4] and 'queued' or 'known'
+end
 if redis.call('GET', edit) == ARGV[2] then redis.call('DEL', edit) end
 redis.call('LPUSH', queue, ARGV[4])
 return 'queued'

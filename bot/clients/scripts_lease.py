@@ -9,7 +9,7 @@ from __future__ import annotations
 LEASE_PARTS = (
     "owner",  # OWNER|NUMBER, for as long as the lease lasts
     "fence",  # the number; every write of an owner is checked against it
-    "seen",  # hash: at (unix ms of the last sign of life), clean (let go in order), and what the claim found
+    "seen",  # hash: at (unix ms of the last sign of life), clean (let go in order), what the claim found
 )
 
 _LEASE = f"""
@@ -39,7 +39,7 @@ local away = former[1] and whole(math.max(now - tonumber(former[1]), 0)) or ''
 local orderly = (not former[1] or former[2]) and '1' or '0'
 redis.call('SET', owner, mine .. number, 'PX', ARGV[2])
 redis.call('SET', fence, number, 'EX', ARGV[4])
-redis.call('HDEL', seen, 'clean')
+redis.call('HDEL', seen, 'clean', 'saved')
 redis.call('HSET', seen, 'at', whole(now), 'away', away, 'orderly', orderly)
 redis.call('EXPIRE', seen, ARGV[4])
 return {'claimed', number, away, orderly}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Self, cast
 
@@ -51,6 +52,8 @@ class Store(Remembered):
         self._inboxes = Inboxes(link)
         self._intents = Intents(link)
         self._audits = Audits(link)
+        self._saves = itertools.count(1)
+        self.leases.subscribe_lost(self._forget_mail)
 
     @classmethod
     async def open(cls, url: str, *, owner: str | None = None, lease_seconds: float = 10.0) -> Self:
@@ -321,7 +324,7 @@ class Store(Remembered):
         name = operation.operation
         own = [message for message in outgoing if message.thread == name]
         others = [message for message in outgoing if message.thread != name]
-        fence = lease.number if lease is not None else None
+        fence, serial = (lease.number, next(self._saves)) if lease is not None else (None, None)
         try:
             if others and fence is not None:
                 await self.queue.push(name, (), {}, fence=fence)  # nobody else's messages without the lease
@@ -329,7 +332,7 @@ class Store(Remembered):
             if operation.closed is None and (new or fence is None):
                 await self._index(operation)
             written = await self.queue.push(
-                name, own, _of(own, files), state=operation, fence=fence, new=new, read=read
+                name, own, _of(own, files), state=operation, fence=fence, serial=serial, new=new, read=read
             )
             if operation.closed is None and not new and fence is not None:
                 # Only now: in a Redis that came back empty it would lead others to an operation that has an
@@ -353,6 +356,10 @@ class Store(Remembered):
         await self.release(operation.service, operation.operation)
         if not operation.owed:
             await self.link.ask(self.link.redis.zrem(OPEN, operation.operation))
+
+    def _forget_mail(self, lease: Lease) -> None:
+        """Its next owner takes up what was read here and not saved; should it come back, that is done."""
+        self._inboxes.forget(OperationId(lease.name))
 
     async def _forget_open(self, operation: OperationId, score: float) -> None:
         """The record is not there: it is just being saved, or never will be."""

@@ -84,12 +84,14 @@ class Queue:
         *,
         state: Operation | None = None,
         fence: int | None = None,
+        serial: int | None = None,
         new: bool = False,
         read: Sequence[bytes] = (),
     ) -> bool:
         """Queue messages of one thread, with its operation's state, in one transaction.
 
         `fence`: number of the lease of who runs the operation; with it, OwnershipLost or StoreEmptied.
+        `serial`: grows with each save under that lease; what a later one holds is not undone.
         `new`: only when there is no such operation yet, else False. `read`: entries of its inbox that the
         state holds.
         """
@@ -102,7 +104,11 @@ class Queue:
         kind = "closed" if state and state.closed else "new" if new else ""
         if messages:
             await self._link.ask(self._link.redis.zadd(THREADS, {thread: time.time()}))
-        words = (dump(state) if state else b"", kind, KEEP, "" if fence is None else fence, len(read))
+        record, numbers = (
+            dump(state) if state else b"",
+            ["" if each is None else each for each in (fence, serial)],
+        )
+        words = (record, kind, KEEP, *numbers, len(read))
         answer = await self._link.run(PUSH, thread_keys(thread), *words, *arguments)
         if answer == b"exists":
             return False

@@ -89,6 +89,49 @@ async def test_a_paused_owner_changes_nothing(store: Store, other: Store) -> Non
     await other.save(operation(headline="on and on"), lease=after)
 
 
+async def test_a_save_that_comes_late_undoes_no_later_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given up after a time-out, it still was on its way: TCP brings it when the network is whole again."""
+    lease = await claimed(store)
+    await store.create(operation(), [root()], lease=lease)
+    sent: list[tuple[Any, ...]] = []
+    execute = store.link.redis.execute_command
+
+    async def hold_up(*words: Any, **options: Any) -> Any:
+        if words[0] != "EVALSHA" or not words[3:] or str(words[3]) != thread_key(OP, "operation"):
+            return await execute(*words, **options)
+        sent.append(words)
+        raise ConnectionError("nothing came back")
+
+    monkeypatch.setattr(store.link.redis, "execute_command", hold_up)
+    with pytest.raises(StoreUnavailable):
+        await store.save(operation(headline="loading"), [reply(1), edit("loading")], lease=lease)
+    monkeypatch.undo()
+    await store.save(operation(headline="warming up"), [reply(1), edit("warming up")], lease=lease)
+    await store.finish(operation(**CLOSED), lease=lease)
+    [late] = sent
+    assert await execute(*late) == b"pushed"
+    saved = await store.operation(OP)
+    assert saved is not None
+    assert saved.closed is not None
+    assert [message.text for message in await store.queue.waiting(OP)] == [
+        each.text for each in (root(), reply(1), edit("warming up"))
+    ]
+
+
+async def test_the_next_owner_s_saves_count_anew(store: Store, other: Store) -> None:
+    lease = await claimed(store)
+    await store.create(operation(), lease=lease)
+    for number in range(3):
+        await store.save(operation(headline=f"{number}"), lease=lease)
+    await store.leases.let_go(lease)
+    await other.save(operation(headline="next"), lease=await claimed(other))
+    saved = await other.operation(OP)
+    assert saved is not None
+    assert saved.headline == "next"
+
+
 async def test_a_lapse_that_nobody_used_stops_nobody(store: Store) -> None:
     lease = await claimed(store)
     await store.save(operation(), lease=lease)

@@ -117,6 +117,22 @@ async def test_who_takes_over_finds_what_was_not_saved(store: Store, other: Stor
     assert await store.inbox(OP) == [mail(2)]
 
 
+async def test_what_another_took_up_meanwhile_is_not_heard_again(store: Store, other: Store) -> None:
+    """It was read, then this process slept; the next owner saved it, died, and left the operation to us."""
+    await began(store)
+    await other.mail(OP, mail(1))
+    assert await store.inbox(OP) == [mail(1)]
+    await store.link.ask(store.link.redis.delete(thread_key(OP, "owner")))  # asleep for as long as it lasts
+    lease = await other.leases.claim(OP)
+    assert lease is not None
+    assert await other.inbox(OP) == [mail(1)]
+    await other.save(operation(), lease=lease, read=1)
+    await store.leases.renew()
+    await other.leases.let_go(lease)
+    assert await store.leases.claim(OP) is not None
+    assert await store.inbox(OP) == []
+
+
 async def test_unreadable_mail_is_set_aside_and_not_counted(store: Store) -> None:
     lease = await began(store)
     link: RedisLink = store.link
