@@ -45,8 +45,8 @@ async def adopt(ground: Ground, name: OperationId, lease: Lease) -> Running | No
         raise LookupError(operation.service)
     try:
         running = restore(ground, operation, lease=lease)
-    except ValueError as error:  # pydantic's too: a plan or a state of another shape
-        log.error("operation_not_restored", operation=name, error=str(error))  # noqa: TRY400 - told
+    except (ValueError, LookupError) as error:  # pydantic's too: a plan or a state of another shape
+        log.error("operation_not_restored", operation=name, error=repr(error))  # noqa: TRY400 - told
         await abandon(ground, operation, NOT_RESTORED, lease=lease)
         return None
     if operation.closed is None and not running.begun and not await _is_wanted(ground, operation):

@@ -24,7 +24,8 @@ _LONGEST = 0.05  # seconds that intents wait for the call before theirs
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    intent: Intent
+    token: str
+    record: bytes
     caller: str
     seconds: int
     first: asyncio.Future[bool]
@@ -51,7 +52,9 @@ class Intents:
         asked, caller = self._asked.pop(intent.token, (intent, ""))
         if asked is not intent or not caller:
             caller = uuid.uuid4().hex
-        waiting = _Waiting(intent, caller, ttl_seconds, asyncio.get_running_loop().create_future())
+        first = asyncio.get_running_loop().create_future()
+        # What cannot be written down fails here, and not the whole call it would go with.
+        waiting = _Waiting(intent.token, dump(intent), caller, ttl_seconds, first)
         self._waiting.append(waiting)
         self._call_soon()
         try:
@@ -97,12 +100,8 @@ class Intents:
 
     async def _intend(self, batch: Sequence[_Waiting]) -> None:
         """Never raises: each of the batch hears of it."""
-        keys = [INTENTS, *(f"kimi:{{intents}}:once:{each.intent.token}" for each in batch)]
-        words = [
-            word
-            for each in batch
-            for word in (each.intent.token, each.caller, each.seconds, dump(each.intent))
-        ]
+        keys = [INTENTS, *(f"kimi:{{intents}}:once:{each.token}" for each in batch)]
+        words = [word for each in batch for word in (each.token, each.caller, each.seconds, each.record)]
         try:
             answers = await self._link.run(INTEND, keys, *words)
         except asyncio.CancelledError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 
 import pytest
@@ -50,6 +51,22 @@ async def test_a_record_that_was_set_aside_is_told_where_its_thread_stands() -> 
         assert stage.store.queued[f"{identity}:notice"].channel == record.channel
         assert "operation_without_record" in [entry["event"] for entry in logs]
         assert stage.startups.owned == set()
+
+
+async def test_a_record_whose_state_knows_no_member_of_its_plan_holds_nobody_up() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin(Verb.WATCH)
+        identity = running.operation.operation
+        await stage.crash()
+        record = stage.store.operations[identity]
+        state = json.loads(record.state) | {"members": {}}
+        stage.store.operations[identity] = record.model_copy(update={"state": json.dumps(state)})
+        with capture_logs() as logs:
+            assert await stage.startups.adopt() == 0
+        assert NOT_RESTORED in stage.store.texts()
+        assert stage.saved(running).closed is not None
+        assert "service_not_configured" not in [entry["event"] for entry in logs]
 
 
 async def test_what_never_came_to_be_has_no_thread_to_tell_it_in() -> None:

@@ -108,6 +108,16 @@ async def test_each_of_a_crowd_hears_that_redis_is_gone(own_redis: RedisServer) 
     await link.close()
 
 
+async def test_words_that_cannot_be_written_down_spoil_nobody_else_s(intents: Intents) -> None:
+    asked = [
+        intents.intend(intent(token, words=words), 60) for token, words in (("a", "\ud83d"), ("b", "status"))
+    ]
+    async with asyncio.timeout(5):
+        spoilt, kept = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(spoilt, ValueError)
+    assert kept is True
+
+
 async def test_what_is_answered_is_not_taken_up_again(intents: Intents) -> None:
     await intents.intend(intent(), 60)
     await intents.settle("t")
