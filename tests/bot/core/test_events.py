@@ -35,8 +35,8 @@ from bot.core.events import (
     UnwatchAsked,
     UserId,
     Verb,
-    VerbRefused,
     VerbMissed,
+    VerbRefused,
     VerbSent,
     VerbUnanswered,
 )
