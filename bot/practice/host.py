@@ -123,6 +123,12 @@ class PracticeHost:
         """Every argument list that was run, in order."""
         return self.shell.commands
 
+    @property
+    def orders(self) -> list[str]:
+        """The verbs that systemd was told, in order; what came too late was not."""
+        told = [words for words in self.commands if "--no-block" in words and words not in self.shell.late]
+        return [words[words.index("--no-block") - 1] for words in told]
+
     # -- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:

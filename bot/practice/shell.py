@@ -65,7 +65,7 @@ class Shell:
         gpus: int = 8,
     ) -> None:
         self.commands: list[tuple[str, ...]] = []  # every argument list that was run, in order
-        self.late = 0  # orders among them that were not carried out
+        self.late: list[tuple[str, ...]] = []  # those of them that came after their deadline
         self._booted = time.monotonic() - _UP_BEFORE
         self._units = units
         self.journal = journal
@@ -95,7 +95,10 @@ class Shell:
     async def _carry_out(self, words: list[str], write: Write) -> Answer:
         words, root = _unwrap(words)
         if words[:2] == ["sh", "-c"] and words[3:4] == [ORDER_SCRIPT]:
-            return await self._carry_out_in_time(int(words[4]), words[5:], write)
+            if int(self.uptime * 100) >= int(words[4]):  # hundredths of a second
+                self.late.append(self.commands[-1])
+                return Answer(75, error=f"{ORDER_SCRIPT}: late\n")
+            return await self._carry_out(words[5:], write)
         if root and (self.unkind.sudo_refused or (self.unkind.reload_refused and "daemon-reload" in words)):
             return Answer(1, error="sudo: a password is required\n")
         if root and words[:1] == ["-l"]:
@@ -104,13 +107,6 @@ class Shell:
             )
         measured = self._instruments.answer(words, root=root)
         return measured or await self._dispatch(words, write, root=root)
-
-    async def _carry_out_in_time(self, deadline: int, order: list[str], write: Write) -> Answer:
-        """`deadline`: hundredths of a second of the uptime."""
-        if int(self.uptime * 100) < deadline:
-            return await self._carry_out(order, write)
-        self.late += 1
-        return Answer(75, error=f"{ORDER_SCRIPT}: late\n")
 
     async def _dispatch(self, words: list[str], write: Write, *, root: bool) -> Answer:
         name = PurePosixPath(words[0]).name if words else ""

@@ -10,7 +10,7 @@ from tests.support.replicas import LEASE, replicas
 
 if TYPE_CHECKING:
     from bot.clients.ssh import Host
-    from tests.support.replicas import Replica, Replicas
+    from tests.support.replicas import Replica
 
 SPEED = 20.0
 
@@ -43,10 +43,6 @@ class Sleeper:
     async def _oversleep(self, *words: Any, **options: Any) -> None:
         await self.wake.wait()
         await self._change(*words, **options)
-
-
-def carried_out(every: Replicas) -> int:
-    return len(every.orders()) - every.workspace.host.shell.late
 
 
 async def test_a_process_killed_right_before_its_order_is_sent_costs_no_restart() -> None:
@@ -82,9 +78,10 @@ async def test_a_process_that_slept_right_before_its_order_wakes_up_too_late_for
         assert sleeper.order is not None
         [late] = await asyncio.gather(sleeper.order, return_exceptions=True)
         assert isinstance(late, OrderLate)
-        assert every.orders() == ["restart", "restart"]  # it was sent, and refused
+        [sent] = every.workspace.host.shell.late  # it was sent, and refused
+        assert "restart" in sent
         assert (await every.closed(second, operation)).verdict == "healthy"
-        assert carried_out(every) == every.workspace.host.shell.late == 1
+        assert every.orders() == ["restart"]
         assert every.said("resumed") == every.said("healthy") == 1
         assert every.said("went out") == every.said("Something broke") == 0
 
@@ -104,7 +101,7 @@ async def test_an_order_that_came_in_time_after_all_is_followed_and_not_repeated
         await sleeper.order
         assert (await every.closed(second, operation)).verdict == "healthy"
         assert every.orders() == ["restart"]
-        assert every.workspace.host.shell.late == 0
+        assert every.workspace.host.shell.late == []
         assert every.said("went out") == 0
 
 

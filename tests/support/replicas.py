@@ -135,8 +135,7 @@ class Replicas:
 
     def orders(self) -> list[str]:
         """The verbs that systemd was told, in order."""
-        told = [command for command in self.workspace.host.commands if "--no-block" in command]
-        return [command[command.index("--no-block") - 1] for command in told]
+        return self.workspace.host.orders
 
     async def closed(self, replica: Replica, operation: OperationId) -> Operation:
         """Its record once it is closed and all that was said of it stands in Slack."""

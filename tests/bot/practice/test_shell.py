@@ -149,10 +149,10 @@ async def test_an_order_is_carried_out_until_its_deadline_and_refused_after() ->
         "env LC_ALL=C sh -c 'read -r up rest' kimi-order {} sudo -n systemctl restart --no-block a.service"
     )
     assert await run(shell, wrapped.format(int(shell.uptime * 100) + 500)) == Answer()
-    assert shell.late == 0
+    assert shell.late == []
     late = await run(shell, wrapped.format(int(shell.uptime * 100)))
     assert late == Answer(75, error="kimi-order: late\n")
-    assert shell.late == 1
+    assert shell.late == shell.commands[-1:]
     shell.unkind.sudo_refused = True
     assert (await run(shell, wrapped.format(int(shell.uptime * 100) + 500))).status == 1
 
