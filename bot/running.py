@@ -180,7 +180,10 @@ class Running:
         if self.uploads.owed and not self._leaving:  # they broke, and would break again
             self.uploads.owed.clear()
             self.ledger.note()
-        await self.ledger.saved()
+        try:
+            await self.ledger.saved()
+        except Exception:  # its record is closed, or left as it was
+            log.exception("last_words_not_saved", operation=self.operation.operation)
 
     def stop(self) -> None:
         """Nothing of it goes on here."""
@@ -213,8 +216,14 @@ class Running:
         self.ledger.operation = self.operation.model_copy(update=update)
         operation, channel = self.operation.operation, self.operation.channel
         notice = notice_message(OWN_FAULT, operation=operation, channel=channel)
-        self._start_saver()
-        await self.ledger.saved(self.ledger.note([notice, *self._last_present()]))
+        try:
+            self._start_saver()
+            await self.ledger.saved(self.ledger.note([notice, *self._last_present()]))
+        except Exception:  # what broke is what was to be said
+            log.exception("words_dropped", operation=operation)
+            self.ledger.drop_words()
+            self._start_saver()
+            await self.ledger.saved(self.ledger.note([notice]))
 
     def _last_present(self) -> list[Outgoing]:
         """The root shows the end too, unless that is what broke."""
@@ -233,6 +242,7 @@ class Running:
 
     def _start_saver(self) -> None:
         if self._saver is None or self._saver.done():
+            self.ledger.broken = None
             self._saver = self.crew.spawn("record", partial(self.ledger.run, self._describe))
 
     def _describe(self) -> dict[str, Any]:

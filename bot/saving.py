@@ -13,7 +13,7 @@ from bot.clients.leases import Lease
 from bot.clients.records import Address, Operation, Outgoing
 from bot.clients.slack import Outbox
 from bot.clients.store import Store
-from bot.errors import StoreEmptied, StoreUnavailable
+from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -47,6 +47,7 @@ class Ledger:
     _work: asyncio.Event = field(default_factory=asyncio.Event)
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
     _behind: bool = False
+    broken: Exception | None = None  # what made an end of `run`
     _sound: asyncio.Event = field(default_factory=asyncio.Event)
     _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -76,10 +77,17 @@ class Ledger:
         return self._noted
 
     async def saved(self, mark: int | None = None) -> None:
-        """Wait until all that was noted, up to `mark`, is in Redis."""
+        """Wait until all that was noted, up to `mark`, is in Redis; raises what made an end of `run`."""
         mark = self._noted if mark is None else mark
         while self._saved < mark:
+            if self.broken is not None:
+                raise self.broken
             await self._progress.wait()
+
+    def drop_words(self) -> None:
+        """What waits to be told cannot be written down."""
+        self._waiting.clear()
+        self._files.clear()
 
     async def find_address(self) -> bool:
         """Whether the thread stands in Slack; any process may be the one that posts its root."""
@@ -137,6 +145,16 @@ class Ledger:
 
         Raises OwnershipLost once another process has the operation; nothing was written then.
         """
+        try:
+            await self._run(describe)
+        except OwnershipLost:
+            raise
+        except Exception as error:
+            self.broken = error
+            self._tell_progress()
+            raise
+
+    async def _run(self, describe: Callable[[], dict[str, Any]]) -> None:
         while True:
             await self._work.wait()
             await self._sound.wait()
@@ -173,10 +191,13 @@ class Ledger:
         )
         self._forget(messages, files)
         self._saved, self._behind = mark, False
-        self._progress.set()
-        self._progress = asyncio.Event()
+        self._tell_progress()
         if messages:
             self.outbox.wake()
+
+    def _tell_progress(self) -> None:
+        self._progress.set()
+        self._progress = asyncio.Event()
 
     def _forget(self, messages: Iterable[Outgoing], files: Iterable[str]) -> None:
         """What is queued waits here no longer; an edit that came meanwhile does."""

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from bot.core.actions import Pace
+from bot.clients.records import Operation, Outgoing, dump
+from bot.core.actions import Action, Close, Pace
 from bot.core.events import UserId
+from bot.messages import messages_of
+from bot.running import OWN_FAULT
 from tests.support.carriers import CLOSED, NEW, OLD, RUNNING, SERVICE, UNIT, backstage, configured
+from tests.support.outgoing import reply
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 pytestmark = pytest.mark.looptime
 BEGIN = "[2026-05-29 23:49:47 TP0] Load weight begin. avail mem=78.50 GB"
@@ -49,6 +58,43 @@ async def test_a_verdict_that_was_told_stands_though_its_last_steps_break(
         stage.host.units[UNIT] = BROKEN
         operation = await stage.closed(running)
     assert operation.verdict == "failed"
+    assert stage.store.holders == {}
+
+
+@pytest.mark.parametrize("when", ["while it is watched", "with its verdict"])
+async def test_words_that_cannot_be_written_down_hold_the_service_for_no_longer(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with capture_logs():
+        async with backstage() as stage:
+            stage.probe.answer = CLOSED
+            running = await stage.begin()
+            await stage.until(lambda: stage.host.orders and stage.host.follows)
+            save = stage.store.save
+
+            async def write(
+                operation: Operation, outgoing: Sequence[Outgoing] = (), *rest: Any, **how: Any
+            ) -> None:
+                for message in outgoing:
+                    dump(message)
+                await save(operation, outgoing, *rest, **how)
+
+            def spoil(actions: Sequence[Action], *rest: Any, **how: Any) -> list[Outgoing]:
+                messages = messages_of(actions, *rest, **how)
+                if when == "while it is watched" or any(isinstance(action, Close) for action in actions):
+                    messages.append(reply(1).model_copy(update={"text": "\ud83d"}))
+                return messages
+
+            monkeypatch.setattr(stage.store, "save", write)
+            monkeypatch.setattr("bot.running.messages_of", spoil)
+            stage.host.say(1, BEGIN)
+            await asyncio.sleep(4)
+            stage.host.units[UNIT] = BROKEN
+            async with asyncio.timeout(600):
+                operation = await stage.closed(running)
+                await stage.until(lambda: not stage.startups.owned)
+    assert operation.verdict is not None
+    assert stage.store.texts()[-1] == OWN_FAULT
     assert stage.store.holders == {}
 
 
