@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 COMPILE = $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --generate-hashes --no-header --no-emit-index-url \
     --no-emit-trusted-host --no-emit-find-links
 
-.PHONY: install demo test test-systemd lint format bench lock clean
+.PHONY: install demo test test-systemd kill-matrix lint format bench lock clean
 
 install: $(STAMP)
 
@@ -25,6 +25,10 @@ test: install
 # Boots a Debian with systemd in a container: needs root, Debian packages and a few minutes the first time.
 test-systemd: install
 	$(BIN)/pytest -m systemd -o "norecursedirs=.*" tests/systemd
+
+# A restart whose bot is killed at every one of its side effects, some 800; `make test` takes a choice of them.
+kill-matrix: install
+	KIMI_EVERY_POINT=1 $(BIN)/pytest -n 2 -s tests/whole/test_killed_before.py tests/whole/test_killed_after.py tests/whole/test_stopped.py
 
 lint: install
 	$(BIN)/ruff format --check .

@@ -1,0 +1,20 @@
+"""A restart whose bot is killed just before any of its side effects: see `tests.support.kill_matrix`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.kill_matrix import SHARES, TIMEOUT, play_share
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.killing import Nursery
+
+
+@pytest.mark.timeout(TIMEOUT)
+@pytest.mark.parametrize("share", SHARES)
+async def test_killed_before_any_side_effect(share: int, nursery: Nursery, tmp_path: Path) -> None:
+    await play_share("before", share, nursery=nursery, folder=tmp_path)
