@@ -96,7 +96,7 @@ async def test_a_save_that_comes_late_undoes_no_later_one(
     lease = await claimed(store)
     await store.create(operation(), [root()], lease=lease)
     sent: list[tuple[Any, ...]] = []
-    execute = store.link.redis.execute_command
+    execute: Any = store.link.redis.execute_command
 
     async def hold_up(*words: Any, **options: Any) -> Any:
         if words[0] != "EVALSHA" or not words[3:] or str(words[3]) != thread_key(OP, "operation"):
