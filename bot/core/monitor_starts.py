@@ -106,21 +106,14 @@ def _take_end(turn: WatchTurn, sign: Sign, name: Member, now: datetime) -> None:
     if state.standing is not WatchStanding.DOWN or state.severity is not Severity.DOWN:
         fall(turn, sign, now)
         return
-    member = state.members[name]
-    since = state.since
-    if (
-        sign.kind is SignKind.FATAL
-        or not member.by_itself
-        or member.since is None
-        or member.invocation is None
-    ):
+    member, since = state.members[name], state.since
+    began, run = member.since, member.invocation
+    if not member.by_itself or began is None or run is None or since is None or began < since:
         tell(turn, SignSeen(sign))
-    elif since is not None and member.since >= since:
-        lasted = now - member.since
+    elif sign.kind is not SignKind.FATAL:  # what an attempt's log says is read once it has died
+        lasted = now - began
         state.longest = max(state.longest, lasted)
-        tell(turn, AttemptDied(name, member.invocation, max(member.restarts, 1), lasted))
-    else:
-        tell(turn, SignSeen(sign))
+        tell(turn, AttemptDied(name, run, max(member.restarts, 1), lasted))
 
 
 # ---- operations of ours ----------------------------------------------------------------------------------

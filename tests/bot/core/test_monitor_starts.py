@@ -148,6 +148,13 @@ class TestCrashLoop:
             if number == 1:
                 _follow(room, verdict=Verdict.FAILED)
 
+    def test_what_an_attempt_says_before_it_dies_is_not_told_beside_it(self) -> None:
+        room = _serving()
+        self.loop(room, attempts=2)
+        before = len(room.told(SignSeen))
+        room.say("[2026-05-29 03:00:31 TP0] Scheduler hit an exception: Traceback (most recent call last):")
+        assert len(room.told(SignSeen)) == before
+
     def test_it_is_one_incident_one_startup_and_many_attempts(self) -> None:
         room = _serving()
         self.loop(room, attempts=30)
