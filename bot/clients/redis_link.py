@@ -76,6 +76,9 @@ class RedisLink:
         self.place = address.place
         self.errors = 0  # commands that had no answer
         self._timeout = timeout
+        # redis-py's pool hands its connections out and takes them back under one lock: where hundreds want
+        # one at once, one that comes back would stand in line behind them all.
+        self._turns = asyncio.Semaphore(connections)
         self.redis: Redis
         self._many: SentinelClient | ClusterClient | None = None
         try:
@@ -94,7 +97,7 @@ class RedisLink:
         cancelled = task.cancelling() if task else 0
         try:
             async with asyncio.timeout(self._timeout):
-                return await command
+                return await self._in_turn(command)
         except REDIS_ERRORS as error:  # TimeoutError is one of them
             self.errors += 1
             words = explain(error, within=self._timeout)
@@ -104,6 +107,18 @@ class RedisLink:
             # together with its result: the task would go on for ever.
             if task and task.cancelling() > cancelled:
                 raise asyncio.CancelledError
+
+    async def _in_turn(self, command: Awaitable[T]) -> T:
+        try:
+            await self._turns.acquire()
+        except asyncio.CancelledError:
+            if asyncio.iscoroutine(command):
+                command.close()  # it was never begun
+            raise
+        try:
+            return await command
+        finally:
+            self._turns.release()
 
     async def run(self, script: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
         """The script's answer. Where a replica should have it too, that is waited for, within reason."""

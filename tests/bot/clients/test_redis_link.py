@@ -57,6 +57,40 @@ async def test_redis_that_came_back_is_used_again(own_redis: RedisServer) -> Non
     await link.close()
 
 
+async def test_who_waits_for_a_turn_gives_up_in_time_and_nothing_of_the_command_is_begun(
+    redis_url: str,
+) -> None:
+    link = RedisLink(redis_url, connections=1, timeout=0.3)
+    begun = asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await asyncio.sleep(0.25)
+
+    async def never() -> None:
+        raise AssertionError("begun without a turn")
+
+    holding = [asyncio.create_task(link.ask(hold())) for _ in range(2)]
+    await begun.wait()
+    cancelled = asyncio.create_task(link.ask(never()))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    await holding[0]
+    with pytest.raises(StoreUnavailable):
+        await holding[1]  # its turn came, and there was no time left
+    assert await link.ask(link.redis.ping())
+    await link.close()
+
+
+async def test_hundreds_at_once_all_have_their_turn(redis_url: str) -> None:
+    link = RedisLink(redis_url, connections=2)
+    assert all(await asyncio.gather(*(link.ask(link.redis.ping()) for _ in range(500))))
+    assert len(link.redis.connection_pool._available_connections) == 2
+    await link.close()
+
+
 async def test_a_cancellation_is_never_swallowed(redis_url: str) -> None:
     """Cancelled just as redis-py has sent the command, its `wait_for` returns as if nothing had happened."""
     link = RedisLink(redis_url)
