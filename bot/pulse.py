@@ -38,7 +38,10 @@ class Pulse:
         interval = self._notifier.interval
         pause = _EVERY if interval is None else min(_EVERY, interval / 3)
         while True:
-            self.beat()
+            try:
+                self.beat()
+            except Exception:  # whoever waits for a beat takes its absence for a no
+                log.exception("beat_broke")
             await asyncio.sleep(pause)
 
     def beat(self) -> None:

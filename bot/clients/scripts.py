@@ -186,10 +186,13 @@ if removed == 1 then redis.call('DEL', attempt) end
 if redis.call('GET', edit) == ARGV[2] then removed = redis.call('DEL', edit) end
 if removed == 1 then
   -- Of edits in a row the newest says all.
+  local function is_edit(entry)
+    local readable, told = pcall(cjson.decode, entry)
+    told = readable and type(told) == 'table' and told.outgoing
+    return type(told) == 'table' and told.kind == 'edit'
+  end
   local before = redis.call('LINDEX', parked, -1)
-  local edits = before and cjson.decode(before).outgoing.kind == 'edit' and
-    cjson.decode(ARGV[3]).outgoing.kind == 'edit'
-  if edits then redis.call('RPOP', parked) end
+  if before and is_edit(before) and is_edit(ARGV[3]) then redis.call('RPOP', parked) end
   redis.call('RPUSH', parked, ARGV[3])
   redis.call('EXPIRE', parked, ARGV[5])
 end

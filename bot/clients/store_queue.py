@@ -246,7 +246,12 @@ class Queue:
         for thread in cast("list[bytes]", await self._link.ask(self._link.redis.zrange(PARKED, 0, -1))):
             key = thread_key(thread.decode(), "parked")
             entries = cast("list[bytes]", await self._link.ask(self._link.redis.lrange(key, 0, -1)))
-            found += [load(Parked, entry, key=key) for entry in entries]
+            for entry in entries:
+                try:
+                    found.append(load(Parked, entry, key=key))
+                except RecordUnreadable as error:
+                    await self._link.set_aside(key, entry, error)
+                    await self._link.ask(self._link.redis.lrem(key, 1, cast("str", entry)))
         return found
 
     async def file(self, outgoing: Outgoing) -> bytes | None:

@@ -64,6 +64,19 @@ def systemd() -> Iterator[Systemd]:
         yield Systemd(ear, f"{folder}/notify")
 
 
+async def test_a_beat_that_broke_is_not_the_last(systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Said()
+    pulse = make_pulse(said, systemd)
+    monkeypatch.setattr(said, "report", lambda: 1 / 0)
+    with capture_logs() as logs:
+        beating = asyncio.create_task(pulse.run())
+        await until(lambda: [entry["event"] for entry in logs].count("beat_broke") > 1)
+        assert systemd.heard() == []
+        monkeypatch.undo()
+        await until(lambda: "WATCHDOG=1" in systemd.heard())
+    beating.cancel()
+
+
 def make_pulse(said: Said, systemd: Systemd, dead_man: DeadMan | None = None) -> Pulse:
     return Pulse(cast("Vitals", said), systemd.notifier, dead_man=dead_man, ping_every=MINUTE)
 

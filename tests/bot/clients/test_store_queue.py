@@ -19,7 +19,7 @@ from bot.clients.store import Store
 from bot.clients.store_queue import Claim, Queue, new_attempt
 from bot.core.events import MessageTs
 from bot.errors import OwnershipLost
-from tests.support.outgoing import CHANNEL, edit, reply, root
+from tests.support.outgoing import BEGAN, CHANNEL, edit, reply, root
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,6 +73,20 @@ async def test_of_edits_parked_in_a_row_the_newest_is_kept(queue: Queue) -> None
     head = Parked(outgoing=reply(1), method="chat.postMessage", code="is_archived", at=datetime.now(UTC))
     await queue.park(claim, "me", head)
     assert [entry.outgoing for entry in await queue.parked()] == [edit("new"), reply(1)]
+
+
+async def test_an_unreadable_parked_message_is_in_nobody_s_way(store: Store) -> None:
+    queue, key = store.queue, thread_key("op1", "parked")
+    await queue.push("op1", [root()], {})
+    claim = await claimed(queue)
+    parked = Parked(outgoing=root(), method="chat.postMessage", code="is_archived", at=BEGAN)
+    for garbage in ("{", "[]", '{"outgoing": 1}'):
+        await store.link.ask(store.link.redis.rpush(key, garbage))
+    await queue.park(claim, "me", parked)
+    assert await queue.parked() == [parked]
+    assert len(await store.unreadable()) == 3
+    assert await queue.parked() == [parked]
+    assert len(await store.unreadable()) == 3
 
 
 async def test_a_thread_has_one_sender(queue: Queue) -> None:
