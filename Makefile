@@ -45,6 +45,7 @@ bench: install
 	$(BIN)/python -m bench.journal
 	$(BIN)/python -m bench.pipeline
 	$(BIN)/python -m bench.memory_redis
+	$(BIN)/python -m bench.fleet
 
 # Pins every dependency with its hashes; no address of any registry is recorded.
 lock: install
