@@ -23,6 +23,14 @@ THREAD_PARTS = (
 )
 
 _THREAD = f"local {', '.join(THREAD_PARTS)} = unpack(KEYS)\n"
+_NO_ATTEMPT_OF = """
+local function no_attempt_of(id)
+  local noted = redis.call('GET', attempt)
+  local readable, told = pcall(cjson.decode, noted or '')
+  local of_another = readable and type(told) == 'table' and told.id ~= id
+  if noted and not of_another then redis.call('DEL', attempt) end
+end
+"""
 _OWNED = "if redis.call('GET', sender) ~= ARGV[1] then return 'lost' end\n"
 
 # ARGV: operation record or '', 'new', 'closed' or '', seconds to keep, fencing number or '', number of the
@@ -149,12 +157,14 @@ return 'free'
 """
 )
 
-# ARGV: owner, attempt record or '' (nothing of it reached Slack).
+# ARGV: owner, attempt record or '' (nothing of it reached Slack), message id. What comes late, when the next
+# message is being sent, leaves that one's mark alone.
 ATTEMPT = (
     _THREAD
     + _OWNED
+    + _NO_ATTEMPT_OF
     + """
-if ARGV[2] == '' then redis.call('DEL', attempt) else redis.call('SET', attempt, ARGV[2]) end
+if ARGV[2] == '' then no_attempt_of(ARGV[3]) else redis.call('SET', attempt, ARGV[2]) end
 return 'noted'
 """
 )
@@ -163,10 +173,11 @@ return 'noted'
 ACCEPT = (
     _THREAD
     + _OWNED
+    + _NO_ATTEMPT_OF
     + """
 redis.call('LREM', queue, 1, ARGV[2])
 redis.call('HDEL', files, ARGV[3])
-redis.call('DEL', attempt)
+no_attempt_of(ARGV[3])
 if ARGV[4] ~= '' then
   redis.call('SET', address, ARGV[4], 'EX', ARGV[5])
   redis.call('DEL', refused)

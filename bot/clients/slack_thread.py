@@ -137,7 +137,7 @@ class Sender:
         if message.kind == "edit":
             return  # comes up again when its root may be edited again; replies go on
         if isinstance(error, SlackBusy | SlackUnreachable | TokenRefused) and claim.attempted is None:
-            await self._queue.attempt(self.thread, self._outlet.owner, None)
+            await self._queue.withdraw(message, self._outlet.owner)
         if isinstance(error, TokenRefused):
             return  # all wait together
         if not isinstance(error, SlackBusy):

@@ -214,9 +214,13 @@ class Queue:
         if score is not None and float(score) < time.time() - GRACE:
             await self._link.run(FORGET, [THREADS], thread, repr(float(score)))
 
-    async def attempt(self, thread: str, owner: str, attempt: Attempt | None) -> None:
-        """Written before a message goes out; None once it is certain that nothing of it arrived."""
-        await self._owned(ATTEMPT, thread, owner, dump(attempt) if attempt else b"")
+    async def attempt(self, thread: str, owner: str, attempt: Attempt) -> None:
+        """Written before a message goes out."""
+        await self._owned(ATTEMPT, thread, owner, dump(attempt), attempt.id)
+
+    async def withdraw(self, message: Outgoing, owner: str) -> None:
+        """It is certain that nothing of the attempt reached Slack."""
+        await self._owned(ATTEMPT, message.thread, owner, b"", message.id)
 
     async def accept(self, claim: Claim, owner: str, address: Address | None = None) -> None:
         """Slack has the head; `address`: where the thread's root, or its present, now is."""

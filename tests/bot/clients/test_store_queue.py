@@ -152,8 +152,21 @@ async def test_an_attempt_is_seen_by_the_next_sender(queue: Queue) -> None:
     await queue.attempt("op1", "me", attempt)
     await queue.let_go("op1", "me")
     assert (await claimed(queue, "next")).attempted == attempt
-    await queue.attempt("op1", "next", None)
+    await queue.withdraw(root(), "next")
     assert (await claimed(queue, "next")).attempted is None
+
+
+async def test_what_comes_late_of_one_message_leaves_the_mark_of_the_next(queue: Queue) -> None:
+    """Given up after a time-out and asked again, the first still was on its way."""
+    await queue.push("op1", [root(), reply(1)], {})
+    first = await claimed(queue)
+    await queue.accept(first, "me", PLACE)
+    await queue.attempt("op1", "me", new_attempt(reply(1)))
+    await queue.accept(first, "me", PLACE)
+    await queue.withdraw(root(), "me")
+    assert (await claimed(queue)).attempted is not None
+    await queue.withdraw(reply(1), "me")
+    assert (await claimed(queue)).attempted is None
 
 
 async def test_an_attempt_of_another_message_is_none_of_the_head(queue: Queue) -> None:
