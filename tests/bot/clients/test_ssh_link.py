@@ -52,6 +52,13 @@ async def test_all_commands_share_one_connection(tmp_path: Path) -> None:
         assert server.logins == 1
 
 
+async def test_packets_are_encrypted_in_one_call_where_the_host_can(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        connection = await host._link.connection()
+        assert connection.get_extra_info("send_cipher") == "aes128-gcm@openssh.com"
+        assert connection.get_extra_info("recv_cipher") == "aes128-gcm@openssh.com"
+
+
 async def test_a_lost_connection_is_made_anew(tmp_path: Path) -> None:
     async with serve(tmp_path) as server, connect(server) as host:
         server.answers["echo"] = Said("x\n")
@@ -336,6 +343,7 @@ async def test_what_is_offered_to_a_host(tmp_path: Path) -> None:
         assert not options.kbdint_auth
         assert not options.gss_auth
         assert not options.gss_kex
+        assert {b"chacha20-poly1305@openssh.com", b"aes256-ctr"} < set(options.encryption_algs)
         assert (options.keepalive_interval, options.keepalive_count_max) == (7, 3)
 
 
