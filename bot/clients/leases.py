@@ -167,11 +167,11 @@ class Leases:
     async def close(self) -> None:
         """Lets go of everything, and of the sign of life; without a word where Redis is gone."""
         self._closed = True
+        signed, self._signed = self._signed, False  # once: each try at a Redis that hangs takes its time
         with suppress(StoreUnavailable):
             for held in list(self._held.values()):
                 await self.let_go(held.lease)
-            if self._signed:
-                self._signed = False
+            if signed:
                 await self._link.ask(self._link.redis.delete(_process(self.owner)))
                 await self._link.ask(self._link.redis.zrem(PROCESSES, self.owner))
         self._held.clear()
