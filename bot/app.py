@@ -15,6 +15,7 @@ from bot.clients.slack import Directory, Outbox, connect_slack
 from bot.clients.slack_history import Archive
 from bot.clients.ssh import Host
 from bot.clients.store import Store
+from bot.clients.webhook import Webhook
 from bot.clock import Clock
 from bot.core.events import ChannelId, HostName, ServiceName
 from bot.core.redact import Redactor
@@ -22,13 +23,17 @@ from bot.ears import NOT_AUTHORIZED, Ears, Listen
 from bot.errands import Errands
 from bot.errors import ConfigurationInvalid
 from bot.ground import Ground
+from bot.incident_desk import Desk
+from bot.incidents import Incidents
 from bot.metrics import Metrics, Sights
+from bot.monitor import Monitor
 from bot.recovery import Recovery
 from bot.retention import Retention
-from bot.schedule import RETAIN, Schedule
+from bot.schedule import ADOPT, RETAIN, Schedule
 from bot.startups import Startups
 from bot.tasks import Tasks
 from bot.vitals import Organs, Vitals
+from bot.watch_acts import Acts
 from config.diagnoses import load_diagnoses
 from config.engine_file import EngineFile, load_engine
 from config.settings import Settings, read_api_key
@@ -47,6 +52,10 @@ log = structlog.get_logger()
 
 __all__ = ["NOT_AUTHORIZED", "App", "Listen", "faults_of_parts", "load_engines_of", "read_keys"]
 
+_UNSIGNED = (
+    "environment: KIMI_WEBHOOK_SECRET is missing; allowed: the secret that signs what [incidents] webhook is "
+    "told, or KIMI_WEBHOOK_SECRET_FILE"
+)
 _GRACE = 5.0  # real seconds for what is queued, and again for what still runs
 _HOSTS_WITHIN = 3.0  # real seconds for all hosts to take leave
 
@@ -70,11 +79,15 @@ class App:
         self._engines = load_engines_of(configuration, folder=folder)
         load_diagnoses()  # now, not when a start has just failed
         self._keys = read_keys(configuration, os.environ if environ is None else environ)
+        if configuration.incidents.webhook and settings.webhook_secret is None:
+            raise ConfigurationInvalid((_UNSIGNED,))
         self._stack = AsyncExitStack()
         self.tasks = Tasks()
         self.vitals = Vitals()
         self.metrics = Metrics()
         self._startups: Startups | None = None
+        self._incidents: Incidents | None = None
+        self._monitor: Monitor | None = None
 
     async def start(self, *, listen: Listen | None = None) -> None:
         """Open Redis, take up what was left, then listen to Slack: nothing that is watched waits for Slack.
@@ -102,6 +115,7 @@ class App:
         schedule = Schedule(startups, clock=self._clock)
         retention = Retention(store, clock=self._clock, tasks=self.tasks)
         schedule.add(RETAIN, retention.prune_soon)
+        await self._watch_over(ground, startups, schedule)
         schedule.start()
         self._stack.callback(schedule.close)
         log.info("following", taken_up=taken_up)
@@ -109,6 +123,24 @@ class App:
         self.vitals.stage = "running"
         services = len(self._configuration.services)
         log.info("started", services=services, taken_up=taken_up, slack=slack)
+
+    async def _watch_over(self, ground: Ground, startups: Startups, schedule: Schedule) -> None:
+        """What happens between startups: incidents are taken up where they stood, services are watched."""
+        webhook = self._make_webhook()
+        if webhook is not None:
+            self._stack.push_async_callback(webhook.close)
+        incidents = self._incidents = Incidents(ground, webhook)
+        self._stack.push_async_callback(incidents.hand_over)
+        await incidents.adopt()
+        schedule.add(ADOPT, incidents.adopt_soon)
+        schedule.add(RETAIN, incidents.prune_soon)
+        monitor = self._monitor = Monitor(ground, Acts(ground, incidents, startups).carry)
+        self._stack.push_async_callback(monitor.hand_over)
+        self.tasks.spawn("monitor", monitor.run(), vital=True)
+
+    def _make_webhook(self) -> Webhook | None:
+        url, secret = self._configuration.incidents.webhook, self._settings.webhook_secret
+        return Webhook(url, secret.get_secret_value() if secret else None) if url else None
 
     @property
     def startups(self) -> Startups:
@@ -140,7 +172,8 @@ class App:
         }
         for probe in probes.values():
             self._stack.push_async_callback(probe.close)
-        ours = (self._configuration.health.ping_url, *self._keys.values())
+        told = (self._configuration.health.ping_url, self._configuration.incidents.webhook)
+        ours = (*told, *self._keys.values())
         known = (*self._settings.secrets(), *filter(None, ours))
         return Ground(
             configuration=self._configuration,
@@ -155,6 +188,7 @@ class App:
         )
 
     def _parts(self, ground: Ground, startups: Startups, client: AsyncWebClient) -> Parts:
+        poke = self._monitor.poke if self._monitor is not None else None
         return Parts(
             configuration=self._configuration,
             startups=startups,
@@ -164,6 +198,7 @@ class App:
             client=client,
             accounts=Accounts(ground),
             errands=Errands(ground, startups),
+            incidents=Desk(ground, poke),
         )
 
     async def _hear(

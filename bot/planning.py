@@ -63,7 +63,8 @@ async def costs(ground: Ground, request: Request) -> bool:
 
 
 def holder_of(request: Request, identity: OperationId, *, now: datetime) -> Holder:
-    return Holder(operation=identity, service=request.service, verb=request.verb, by=request.by, since=now)
+    by = request.by or None  # nobody asked for what is followed by itself
+    return Holder(operation=identity, service=request.service, verb=request.verb, by=by, since=now)
 
 
 async def make_plan(
@@ -77,7 +78,7 @@ async def make_plan(
         service=request.service,
         verb=request.verb,
         members=tuple(units),
-        by=request.by,
+        by=request.by or None,
         reason=request.reason,
         began=ground.clock.now(),
         model=section.model,

@@ -13,7 +13,7 @@ import structlog
 from bot.adoption import NOT_BEGUN, abandon, view_of
 from bot.carrying import Carrying
 from bot.clients.records import Mail
-from bot.core.events import OperationId
+from bot.core.events import OperationId, UserId, Verb
 from bot.core.request import (
     Busy,
     Declined,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from bot.clients.leases import Lease
     from bot.core.actions import StartupView
-    from bot.core.events import ChannelId, Member, MessageTs, ServiceName, UnitState, UserId
+    from bot.core.events import ChannelId, InvocationId, Member, MessageTs, ServiceName, UnitState
     from bot.sources import Link
 
 log = structlog.get_logger()
@@ -65,6 +65,17 @@ class Startups(Carrying):
         if refusal := await self.refusal():
             return Declined(refusal)
         return await self._look_and_begin(request, identity, held)
+
+    async def follow(
+        self, service: ServiceName, invocation: InvocationId, *, reason: str = ""
+    ) -> OperationId | None:
+        """A startup that nobody in chat asked for, once for each `invocation`; raises as `request` does.
+
+        None: there is nothing to follow, or an operation follows the service already.
+        """
+        token = f"follow {service} {invocation}"
+        answer = await self.request(Request(service, Verb.WATCH, UserId(""), reason=reason, token=token))
+        return answer.operation if isinstance(answer, Started) else None
 
     async def _look_and_begin(
         self, request: Request, identity: OperationId, held: Held | None

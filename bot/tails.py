@@ -88,6 +88,20 @@ async def read_latest(
         raise HostError(link.host.name, sentence) from error
 
 
+async def read_end(
+    link: Link, *, make_redactor: Callable[[], Redactor], invocation: InvocationId | None, lines: int
+) -> list[LogLine]:
+    """The last whole lines of one start, or of the unit; raises HostError."""
+    try:
+        found = await _read(link, make_redactor(), invocation=invocation, lines=lines)
+        if link.log_file is not None:
+            found = await _add_file(link, link.log_file, make_redactor(), found=found, since=None)
+    except TimeoutError as error:
+        sentence = f"{link.host.name}: the journal was not handed over within {_WITHIN:g} s"
+        raise HostError(link.host.name, sentence) from error
+    return [line for line in found if not line.partial][-lines:]
+
+
 async def _add_file(
     link: Link, path: str, redactor: Redactor, *, found: list[LogLine], since: timedelta | None
 ) -> list[LogLine]:

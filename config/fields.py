@@ -19,6 +19,7 @@ _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,247}\.service")
 _SERVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{2,20}")
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}")
+_GROUP = re.compile(r"S[A-Z0-9]{2,20}")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*", re.IGNORECASE)
 
 
@@ -123,6 +124,7 @@ ChannelText = Annotated[str, _matching(_CHANNEL, 'a channel id such as "C0123456
 PersonText = Annotated[
     str, _matching(_PERSON, 'a user id ("U…", "W…") or a user group id ("S…"), not a name')
 ]
+GroupText = Annotated[str, _matching(_GROUP, 'a user group id such as "S0123456789", not a name')]
 VariableText = Annotated[str, _matching(_VARIABLE, "the name of an environment variable")]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 RedisUrl = Annotated[str, AfterValidator(check_redis_url)]

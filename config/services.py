@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from config.fields import (
     ChannelText,
     Duration,
+    GroupText,
     HttpUrl,
     ListenText,
     PersonText,
@@ -79,9 +80,21 @@ class SmokeSection(Section):
 
 
 class MonitorSection(Section):
+    """`escalate_to`: the user group called once nobody has acknowledged an outage for `escalate_after`."""
+
+    enabled: bool = True
     every: Duration = timedelta(seconds=15)
     failures: Annotated[int, Field(ge=1, le=100)] = 3
     successes: Annotated[int, Field(ge=1, le=100)] = 2
+    completion_every: Duration | None = None
+    escalate_after: Duration | None = None
+    escalate_to: GroupText | None = None
+
+
+class IncidentsSection(Section):
+    """`webhook`: where other tools listen; it gets JSON, signed with KIMI_WEBHOOK_SECRET."""
+
+    webhook: PingUrl | None = Field(default=None, repr=False)
 
 
 class MarkerSection(Section):
@@ -141,6 +154,7 @@ class Configuration(Section):
     slack: SlackSection
     redis: RedisSection = RedisSection()
     health: HealthSection = HealthSection()
+    incidents: IncidentsSection = IncidentsSection()
     access: AccessSection = AccessSection()
     hosts: dict[ServiceText, HostSection] = Field(min_length=1)
     services: dict[ServiceText, ServiceSection] = Field(min_length=1)

@@ -32,10 +32,11 @@ class Settings(BaseModel):
     slack_api_url: str = "https://slack.com/api/"
     redis_url: str | None = None  # wins over the file's [redis] url
     ping_url: SecretStr | None = None  # wins over the file's [health] ping_url
+    webhook_secret: SecretStr | None = None  # signs what [incidents] webhook is told
 
     def secrets(self) -> tuple[str, ...]:
         """Exact strings that must never reach Redis, Slack or a log."""
-        held = (self.bot_token, self.app_token, self.signing_secret, self.ping_url)
+        held = (self.bot_token, self.app_token, self.signing_secret, self.ping_url, self.webhook_secret)
         return tuple(secret.get_secret_value() for secret in held if secret is not None)
 
 
@@ -70,6 +71,7 @@ def read_settings(environ: Mapping[str, str], *, http: bool = False) -> Settings
         check_ping_url(ping_url or "http://localhost")
     except ValueError as error:
         faults.append(f"environment: KIMI_PING_URL {error}")
+    webhook_secret = _secret(environ, "KIMI_WEBHOOK_SECRET", faults)
     if faults:
         raise ConfigurationInvalid(tuple(faults))
     return Settings(
@@ -79,6 +81,7 @@ def read_settings(environ: Mapping[str, str], *, http: bool = False) -> Settings
         slack_api_url=api_url.rstrip("/") + "/",
         redis_url=redis_url or None,
         ping_url=_wrap(ping_url),
+        webhook_secret=_wrap(webhook_secret),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from bot.clients.records import Intent
@@ -36,6 +36,8 @@ _PLAIN = {
     "stop": Word.STOP,
     "reload": Word.RELOAD,
 }
+_OF_INCIDENTS = {"ack": Word.ACK, "resolve": Word.RESOLVE, "export": Word.INCIDENTS}
+_MUTED = 60  # minutes
 _LONGER = 30  # minutes
 _CONFIRMABLE = {"restart": Word.RESTART, "start": Word.START, "stop": Word.STOP}
 
@@ -129,8 +131,14 @@ def read_press(action: dict[str, Any]) -> Press:
 
 def read_command(press: Press) -> Command | None:
     """The command a button stands for; None where it cannot be told."""
+    about = _OF_INCIDENTS.get(press.verb)
+    if about is not None:  # a host's incident has no service
+        named = press.operation
+        return None if named is None else Command(about, press.service, incident=named)
     if press.service is None:
         return None
+    if press.verb == "mute":
+        return Command(Word.MUTE, press.service, lasting=timedelta(minutes=press.minutes or _MUTED))
     asked = press.verb == "confirm"
     verb = _CONFIRMABLE.get(press.confirmed_verb) if asked else _PLAIN.get(press.verb)
     return None if verb is None else Command(verb, press.service, reason=press.reason, over=press.operation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, assert_never
 
@@ -36,12 +37,15 @@ from bot.core.events import ServiceName, UserId, Verb
 from bot.core.request import Busy, Declined, NeedsConfirmation, Request, Started, operation_of
 from bot.core.retrospect import render_history, render_why
 from bot.core.words import count, spell_duration
+from handlers.outages import carry_out
 from handlers.turns import Speaker, Turn, ending
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bot.core.events import OperationId
+    from bot.core.incident_state import IncidentId
+    from bot.core.request import StatusView
     from handlers.parts import Parts
 
 log = structlog.get_logger()
@@ -49,6 +53,7 @@ log = structlog.get_logger()
 COMMAND = TypeAdapter(Command)
 UNREADABLE = "I cannot read this button any more. Type the command instead."
 _OVER = "That startup is over."
+_GONE = "That incident is not on record any more."
 _LONGEST_WAIT = timedelta(days=1)
 _BEGINNING = frozenset({Word.RESTART, Word.START, Word.STOP, Word.WATCH})  # these leave a record of their own
 
@@ -151,12 +156,15 @@ class Dialogue:
         default = self._parts.configuration.default_service
         visible = self._visible(speaker)
         every = [ServiceName(name) for name in self._parts.configuration.services]
+        incident = await self._thread_incident(speaker)
+        about = incident[1] if incident is not None else None
         return parse_command(
             text,
             services=visible,
             elsewhere=[name for name in every if name not in visible],
             default=ServiceName(default) if default is not None else None,
-            here=await self._thread_service(speaker),
+            here=about or await self._thread_service(speaker),
+            incident=incident[0] if incident is not None else None,
         )
 
     def _visible(self, speaker: Speaker) -> tuple[ServiceName, ...]:
@@ -171,6 +179,11 @@ class Dialogue:
         operation = await self._parts.store.operation_at(speaker.channel, speaker.thread_ts)
         record = None if operation is None else await self._parts.store.operation(operation)
         return None if record is None else record.service
+
+    async def _thread_incident(self, speaker: Speaker) -> tuple[IncidentId, ServiceName | None] | None:
+        if speaker.channel is None or speaker.thread_ts is None:
+            return None
+        return await self._parts.incidents.at(speaker.channel, speaker.thread_ts)
 
     async def _judge(
         self, verb: Word, service: ServiceName | None, speaker: Speaker, *, starter: UserId | None = None
@@ -193,6 +206,14 @@ class Dialogue:
             gone = f"There is no service `{command.service}` any more."
             await turn.conclude(render_sentence(gone), Outcome.DECLINED)
             return
+        if command.incident is not None:
+            found = await self._parts.incidents.find(command.incident, self._visible(turn.speaker))
+            if found.record is None:
+                await turn.conclude(found.problem or render_sentence(_GONE), Outcome.NOTHING)
+                return
+            # Who may is asked of what it is about, whatever was typed.
+            about = found.record.service
+            command = turn.command = replace(command, service=about, incident=found.record.incident)
         starter = await self._starter(command)
         denied = await self._judge(command.verb, command.service, turn.speaker, starter=starter)
         if denied is not None:
@@ -215,9 +236,8 @@ class Dialogue:
         match command.verb:
             case Word.HELP | Word.STATUS:
                 await self._overview(command, turn)
-            case Word.INCIDENTS | Word.ACK | Word.MUTE | Word.UNMUTE | Word.RESOLVE:
-                sentence = f"`{command.verb}` is understood, and not carried out yet: nothing was done."
-                await turn.conclude(render_sentence(sentence), Outcome.DECLINED)
+            case Word.INCIDENTS | Word.ACK | Word.RESOLVE | Word.MUTE | Word.UNMUTE:
+                await carry_out(self._parts.incidents, command, turn, visible=self._visible(turn.speaker))
             case _ if service is None:
                 which = f"Which service? Say `{command.verb}` and its name."
                 await turn.conclude(render_sentence(which), Outcome.DECLINED)
@@ -250,8 +270,14 @@ class Dialogue:
         await turn.tell(render_help(services=services, operated=operated))
 
     async def _status(self, services: tuple[ServiceName, ...], turn: Turn) -> None:
-        views = await asyncio.gather(*(self._parts.startups.status(name) for name in services))
+        views = await asyncio.gather(*(self._view(name) for name in services))
         await turn.tell(render_status(views))
+
+    async def _view(self, service: ServiceName) -> StatusView:
+        incidents = self._parts.incidents
+        view = await self._parts.startups.status(service)
+        outage, muted = await incidents.outage_of(service), await incidents.muted_until(service)
+        return replace(view, outage=outage, muted=muted)
 
     async def _logs(self, command: Command, service: ServiceName, turn: Turn) -> None:
         speaker = turn.speaker

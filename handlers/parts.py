@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from bot.clients.records import AuditEntry, Intent, Past
     from bot.core.blocks import Message
+    from bot.core.command import Outcome
     from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
-    from bot.core.request import Request, RequestAnswer, StatusView
+    from bot.core.incident_state import IncidentId
+    from bot.core.request import Outage, Request, RequestAnswer, StatusView
     from bot.core.retrospect import HistoryView, WhyView
 
 
@@ -80,6 +82,57 @@ class Errands(Protocol):
         self, message: Message, /, *, by: UserId, channel: ChannelId, thread_ts: MessageTs, token: str
     ) -> None:
         """Sends an answer into a thread, where all can read it."""
+
+
+class Incident(Protocol):
+    """The record of one incident. `service` None: it is a host's."""
+
+    @property
+    def incident(self) -> IncidentId: ...
+    @property
+    def service(self) -> ServiceName | None: ...
+
+
+class FoundIncident(Protocol):
+    """Either is None."""
+
+    @property
+    def record(self) -> Incident | None: ...
+    @property
+    def problem(self) -> Message | None: ...
+
+
+class Incidents(Protocol):
+    """What is asked of incidents and mutes. Everything here may raise a KimiError."""
+
+    async def at(
+        self, channel: ChannelId, ts: MessageTs, /
+    ) -> tuple[IncidentId, ServiceName | None] | None: ...
+    async def find(self, typed: str, visible: Sequence[ServiceName], /) -> FoundIncident: ...
+    async def outage_of(self, service: ServiceName, /) -> Outage | None: ...
+    async def muted_until(self, service: ServiceName, /) -> datetime | None: ...
+    async def rows(self, services: Sequence[ServiceName], /, *, service: ServiceName | None) -> Message: ...
+    async def export(
+        self,
+        incident: IncidentId,
+        *,
+        by: UserId,
+        channel: ChannelId,
+        thread_ts: MessageTs | None,
+        token: str,
+    ) -> Message:
+        """Sends it as a file into the channel or thread."""
+
+    async def acknowledge(
+        self, service: ServiceName | None, incident: str | None, /, *, by: UserId, token: str
+    ) -> tuple[Message, Outcome]: ...
+    async def resolve(
+        self, service: ServiceName | None, incident: str | None, /, *, by: UserId, token: str
+    ) -> tuple[Message, Outcome]: ...
+    async def mute(
+        self, service: ServiceName, lasting: timedelta, /, *, by: UserId, reason: str, token: str
+    ) -> Message: ...
+    async def unmute(self, service: ServiceName, /, *, by: UserId, token: str) -> tuple[Message, Outcome]: ...
 
 
 class Holding(Protocol):
@@ -170,3 +223,4 @@ class Parts:
     client: Web
     accounts: Accounts
     errands: Errands
+    incidents: Incidents

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -14,6 +15,8 @@ from bot.core.events import ProbeAnswer, SmokeResult, UnitName
 from bot.errors import HostError
 
 if TYPE_CHECKING:
+    import ssl
+
     from bot.clients.ssh import Host
     from config.services import ServiceSection
 
@@ -35,6 +38,7 @@ _WORDS: tuple[tuple[type[Exception], str, str], ...] = (
 )
 _LOCAL = {"127.0.0.1", "localhost", "::1", "0.0.0.0"}  # noqa: S104  compared with, not bound to
 _OK = 200
+_FEW_TOKENS = 8
 
 
 class _Unreadable(Exception):
@@ -58,21 +62,23 @@ class Probe:
         self._timeout = timeout
         self._url = httpx.URL(section.url)
 
-    async def check(self) -> ProbeAnswer:
-        """`/health`, then `/v1/models`, then, where healthy, whose port it is."""
+    async def check(self, *, whole: bool = True) -> ProbeAnswer:
+        """`/health`; of the `whole` then `/v1/models`, and, where healthy, whose port it is."""
         try:
             async with asyncio.timeout(2 * self._timeout), await self._client() as client:
-                return await self._check(client)
+                return await self._check(client, whole=whole)
         except TimeoutError:
             return ProbeAnswer(error=f"timed out: no whole answer within {2 * self._timeout:g} s")
         except HostError as error:
             return ProbeAnswer(error=str(error))
 
-    async def _check(self, client: httpx.AsyncClient) -> ProbeAnswer:
+    async def _check(self, client: httpx.AsyncClient, *, whole: bool) -> ProbeAnswer:
         try:
             health, _ = await _get(client, "/health")
         except (httpx.HTTPError, _Unreadable) as error:
             return ProbeAnswer(error=await self._explain(error))
+        if not whole:
+            return ProbeAnswer(health=health)
         listener = await self._whose_port() if health == _OK else None
         try:
             status, body = await _get(client, "/v1/models", headers=self._key())
@@ -90,9 +96,16 @@ class Probe:
         models = parse_models(body)
         return models, None if models is not None else "/v1/models answered what is no list of models"
 
-    async def smoke(self) -> SmokeResult:
-        """A real completion, and a tool call where the service is to make one."""
+    async def smoke(self, *, short: bool = False) -> SmokeResult:
+        """A real completion, and a tool call where the service wants one; `short`: a few tokens alone."""
         section = self._section.smoke
+        if short:
+            update = {
+                "max_tokens": min(section.max_tokens, _FEW_TOKENS),
+                "tool_call": False,
+                "reasoning": False,
+            }
+            section = section.model_copy(update=update)
         seconds = section.timeout.total_seconds()
         try:
             async with asyncio.timeout(seconds), await self._client() as client:
@@ -113,10 +126,11 @@ class Probe:
         transport = None
         if self._section.reach == "ssh" and self._host is not None:
             path = await self._host.tunnel(*self._address())
-            transport = httpx.AsyncHTTPTransport(uds=str(path))
+            transport = httpx.AsyncHTTPTransport(uds=str(path), verify=_trust())
         return httpx.AsyncClient(
             base_url=self._url,
             transport=transport,
+            verify=_trust(),
             timeout=httpx.Timeout(self._timeout, connect=min(_CONNECT_SECONDS, self._timeout)),
             trust_env=False,  # a proxy of this machine is not on the way to the engine
             headers={"Accept-Encoding": "identity"},
@@ -164,6 +178,12 @@ class Probe:
         """Whether the URL's port is one of the host's own: not that of a proxy in front of it."""
         local = _LOCAL if self._section.reach == "ssh" else set()
         return self._url.host in {*local, host.section.address}
+
+
+@lru_cache
+def _trust() -> ssl.SSLContext:
+    """Made once: to read all certificates takes longer than a whole check."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 async def _get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.clients import ssh_errors, ssh_journal, ssh_listener, ssh_log_file, ssh_order, ssh_setup
+from bot.clients import ssh_errors, ssh_journal, ssh_listener, ssh_log_file, ssh_order, ssh_setup, ssh_watch
 from bot.clients.ssh_evidence import Sampler
 from bot.clients.ssh_extras import Extras
 from bot.clients.ssh_link import Finished, Link
@@ -138,6 +138,20 @@ class Host:
         """The unit's state now; one that systemd does not know has `load` "not-found"."""
         return parse_show(await self._show(unit, SHOW_PROPERTIES, scope=scope))
 
+    async def show_all(self, units: Sequence[UnitName], *, scope: str) -> dict[UnitName, UnitState]:
+        """`show` of many units with one command."""
+        for unit in units:
+            self._check(unit)
+        finished = await self._link.run((*_systemctl(scope), "show", *units, "-p", ssh_watch.WATCHED))
+        if finished.status:
+            raise ssh_errors.show_failure(
+                finished.complaint, name=self.name, unit=units[0], section=self.section
+            )
+        try:
+            return ssh_watch.parse_shown(finished.out, units)
+        except ValueError as error:
+            raise HostError(self.name, f"{self.name}: systemctl show: {error}.") from error
+
     async def setup(self, unit: UnitName, *, scope: str, redactor: Redactor) -> Setup:
         """What the unit runs with, masked before it is read; versions only where the host tells them."""
         shown, _ = redactor.redact(await self._show(unit, SETUP_PROPERTIES, scope=scope))
@@ -215,6 +229,17 @@ class Host:
         """As `follow_journal`, of what the kernel says; without a position the last it said first."""
         arguments = ssh_journal.kernel_arguments(position=position)
         return ssh_journal.follow(self._link, arguments, scope="system")
+
+    def follow_units(self, units: Sequence[UnitName], *, scope: str) -> AsyncGenerator[bytes, None]:
+        """As `follow_journal`, of what systemd says of all these units from now on."""
+        return ssh_journal.follow(self._link, ssh_watch.unit_arguments(units, scope=scope), scope=scope)
+
+    def follow_telling(
+        self, units: Sequence[UnitName], *, scope: str, pattern: str
+    ) -> AsyncGenerator[bytes, None]:
+        """As `follow_units`, with the lines of the units and of the kernel; all where `pattern` matches."""
+        arguments = ssh_watch.telling_arguments(units, scope=scope, pattern=pattern)
+        return ssh_journal.follow(self._link, arguments, scope=scope)
 
     async def log_end(self, path: str) -> FilePosition:
         """Where a log file ends now."""

@@ -28,7 +28,7 @@ _NOTHING = b"-- No entries --"
 # --all: without it fields over 4096 bytes come out as null. `-n all`: systemd 252 shows no more than ten old
 # entries after a cursor and then blocks. The cursor is --cursor, whose first entry the decoder drops:
 # --after-cursor loses an entry there when the cursor is not one of the unit's own.
-_JSON = ("journalctl", "--no-pager", "-o", "json", "--all", f"--output-fields={','.join(OUTPUT_FIELDS)}")
+JSON = ("journalctl", "--no-pager", "-o", "json", "--all", f"--output-fields={','.join(OUTPUT_FIELDS)}")
 
 _PLACE = ("journalctl", "--no-pager", "-n", "1", "-o", "json", "--output-fields=_BOOT_ID")
 _CURSOR = re.compile(r'"__CURSOR" ?: ?"([^"\\]+)"')
@@ -55,17 +55,17 @@ def follow_arguments(
     """From a position (all of what is there when its cursor is None), else of one start, else from now on."""
     if position is not None:
         cursor = (f"--cursor={position.cursor}",) if position.cursor else ()
-        return (*_JSON, "-f", "-n", "all", *cursor, *match_unit(unit, scope=scope))
+        return (*JSON, "-f", "-n", "all", *cursor, *match_unit(unit, scope=scope))
     if invocation is not None:
-        return (*_JSON, "-f", "-n", "all", *match_invocation(invocation, scope=scope))
-    return (*_JSON, "-f", "-n", "0", *match_unit(unit, scope=scope))
+        return (*JSON, "-f", "-n", "all", *match_invocation(invocation, scope=scope))
+    return (*JSON, "-f", "-n", "0", *match_unit(unit, scope=scope))
 
 
 def kernel_arguments(*, position: Position | None) -> tuple[str, ...]:
     """What the kernel says from a position on, else the last it said and what comes."""
     if position is not None and position.cursor:
-        return (*_JSON, "-k", "-f", "-n", "all", f"--cursor={position.cursor}")
-    return (*_JSON, "-k", "-f", "-n", str(_KERNEL_LINES))
+        return (*JSON, "-k", "-f", "-n", "all", f"--cursor={position.cursor}")
+    return (*JSON, "-k", "-f", "-n", str(_KERNEL_LINES))
 
 
 def read_arguments(
@@ -79,12 +79,12 @@ def read_arguments(
     match = match_invocation(invocation, scope=scope) if invocation else match_unit(unit, scope=scope)
     age = (f"--since=-{max(1, round(since.total_seconds()))}s",) if since else ()
     count = ("-n", str(lines)) if lines is not None else ()
-    return (*_JSON, *age, *count, *match)
+    return (*JSON, *age, *count, *match)
 
 
 def rest_arguments(unit: UnitName, *, scope: str, cursor: Cursor) -> tuple[str, ...]:
     """All that is there from a cursor on, over every boot since; `-f` shows the present boot alone."""
-    return (*_JSON, f"--cursor={cursor}", *match_unit(unit, scope=scope))
+    return (*JSON, f"--cursor={cursor}", *match_unit(unit, scope=scope))
 
 
 async def read_at(link: Link, cursor: Cursor, *, scope: str) -> Cursor | None:
@@ -112,7 +112,7 @@ async def read_end(link: Link, *, scope: str) -> Cursor | None:
 
 async def _read_last(link: Link) -> Cursor | None:
     """For a journalctl that shows no cursor where it shows no entry."""
-    finished = await link.run((*_JSON, "-n", "1"))
+    finished = await link.run((*JSON, "-n", "1"))
     shown = _CURSOR.search(finished.out)
     return Cursor(shown[1]) if shown else None
 

@@ -32,6 +32,8 @@ from bot.errors import OwnershipLost, RecordUnreadable, StoreEmptied
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from bot.clients.store_incidents import IncidentRecord
+
 KEEP = 90 * 24 * 3600  # seconds that addresses and closed operations stay
 # A thread stays indexed this long after its last enqueue: the index has a slot of its own, and is written
 # just before the messages are.
@@ -82,13 +84,13 @@ class Queue:
         messages: Sequence[Outgoing],
         files: Mapping[str, bytes],
         *,
-        state: Operation | None = None,
+        state: Operation | IncidentRecord | None = None,
         fence: int | None = None,
         serial: int | None = None,
         new: bool = False,
         read: Sequence[bytes] = (),
     ) -> bool:
-        """Queue messages of one thread, with its operation's state, in one transaction.
+        """Queue messages of one thread, with its operation's or incident's state, in one transaction.
 
         `fence`: number of the lease of who runs the operation; with it, OwnershipLost or StoreEmptied.
         `serial`: grows with each save under that lease; what a later one holds is not undone.
@@ -109,7 +111,9 @@ class Queue:
             ["" if each is None else each for each in (fence, serial)],
         )
         words = (record, kind, KEEP, *numbers, len(read))
-        answer = await self._link.run(PUSH, thread_keys(thread), *words, *arguments)
+        part = "operation" if state is None or isinstance(state, Operation) else "incident"
+        keys = [thread_key(thread, part), *thread_keys(thread)[1:]]
+        answer = await self._link.run(PUSH, keys, *words, *arguments)
         if answer == b"exists":
             return False
         check_fence(answer, thread)

@@ -96,6 +96,7 @@ class PracticeHost:
         self.shell = Shell({UNIT: self.unit}, self.journal, (self.engine, self.stray), self.unkind)
         self._keys: Keys | None = None
         self._server: asyncssh.SSHAcceptor | None = None
+        self._fate: asyncio.Future[None] | None = None
         self.connections: set[asyncssh.SSHServerConnection] = set()
 
     # -- where it is ---------------------------------------------------------------------------
@@ -143,11 +144,17 @@ class PracticeHost:
             self.program.resume_from(since)
             self.unit.resume(since=since)
             await self.program.settled.wait()
+            if self.scenario.befalls is not None:
+                self._fate = asyncio.ensure_future(self.scenario.befalls(self))
         elif self.scenario.before == "down":
             self.unit.fail_before()
 
     async def stop(self) -> None:
         """End everything; may be called twice."""
+        fate, self._fate = self._fate, None
+        if fate is not None:
+            fate.cancel()
+            await asyncio.gather(fate, return_exceptions=True)
         await self.close_door()
         await self.unit.close()
         await self.engine.close()

@@ -30,6 +30,8 @@ _VALUE_OPTIONS = {
     "--after-cursor": "after_cursor",
     "-S": "since",
     "--since": "since",
+    "-g": "grep",
+    "--grep": "grep",
 }
 _FLAG_OPTIONS = {
     "-f": "follow",
@@ -253,6 +255,7 @@ def _filter(query: Query, journal: Journal) -> Callable[[Entry], bool]:
         query.values.get("unit", []) if "user" in query.flags else []
     )
     groups = [group for group in query.groups if group]
+    pattern = _pattern(query.value("grep"))
 
     def matches(entry: Entry) -> bool:
         return (
@@ -260,9 +263,20 @@ def _filter(query: Query, journal: Journal) -> Callable[[Entry], bool]:
             and ("kernel" not in query.flags or entry.text("_TRANSPORT") == "kernel")
             and (not units + user_units or _of_units(entry, units, user_units))
             and (not groups or any(_has_all(entry, group) for group in groups))
+            and (pattern is None or pattern.search(entry.text("MESSAGE")) is not None)
         )
 
     return matches
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    """All in lower case, it matches upper case too."""
+    if text is None:
+        return None
+    try:
+        return re.compile(text, re.IGNORECASE if text == text.lower() else 0)
+    except re.error as error:
+        raise Refused(f"Failed to compile pattern '{text}': {error}") from error
 
 
 def _of_units(entry: Entry, units: list[str], user_units: list[str]) -> bool:

@@ -79,7 +79,7 @@ class ScenarioProgram:
             write_past(stage.process, since=since, until=self._clock.now(), pid=stage.pids[0])
         stage.busy(cores=_IDLE_CORES)
         self.settled.set()
-        await serve(stage)
+        await (self.scenario.serving or serve)(stage)
 
     async def _play(self, script: Script, stage: Stage) -> Exit:
         playing = asyncio.ensure_future(script(stage))

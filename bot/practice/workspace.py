@@ -41,8 +41,12 @@ class PracticeWorkspace:
         port: int = 0,
         service: dict[str, Any] | None = None,
         host: dict[str, Any] | None = None,
+        watched: bool = True,
     ) -> None:
-        """`service` and `host` are keys of the configuration that differ from the practice's own."""
+        """`service` and `host` are keys of the configuration that differ from the practice's own.
+
+        `watched`: between startups too, as in production.
+        """
         self.clock = Clock(speed)
         self.slack = PracticeSlack()
         self._changes = {"service": service or {}, "host": host or {}}
@@ -54,6 +58,7 @@ class PracticeWorkspace:
             log_file=self._changes["service"].get("log_file"),
         )
         self._port = port
+        self._watched = watched
         self._stack = AsyncExitStack()
         self.redis_url = ""
         self.app: App | None = None
@@ -131,4 +136,6 @@ class PracticeWorkspace:
             "ranks": self.host.scenario.ranks,
             "smoke": {"prompt": "Write quicksort in Python.", "tool_call": True, "reasoning": True},
             "patience": {"weights": "15m", "graphs": "5m"},
+            **self.host.scenario.service,
+            "monitor": {**self.host.scenario.service.get("monitor", {}), "enabled": self._watched},
         }

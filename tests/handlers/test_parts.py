@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bot.clients.directory import Directory
     from bot.clients.store import Store
     from bot.errands import Errands
+    from bot.incident_desk import Desk
     from bot.startups import Startups
     from bot.tasks import Tasks
     from config.services import Configuration
@@ -28,8 +29,9 @@ def build(
     client: AsyncWebClient,
     accounts: Accounts,
     errands: Errands,
+    incidents: Desk,
 ) -> Parts:
-    return Parts(configuration, startups, store, directory, tasks, client, accounts, errands)
+    return Parts(configuration, startups, store, directory, tasks, client, accounts, errands, incidents)
 
 
 def test_parts_are_what_they_were_given() -> None:
@@ -42,5 +44,6 @@ def test_parts_are_what_they_were_given() -> None:
         "client",
         "accounts",
         "errands",
+        "incidents",
     )
     assert build.__annotations__["return"] == "Parts"

@@ -22,8 +22,10 @@ from bot.clients.slack import Outbox
 from bot.clients.store import Store
 from bot.core.answers import render_sentence
 from bot.core.blocks import Message
+from bot.core.command import Outcome
 from bot.core.events import ChannelId, HostName, MessageTs, OperationId, ServiceName, UserId, Verb
-from bot.core.request import Request, RequestAnswer, Standing, Started, StatusView
+from bot.core.incident_state import IncidentId
+from bot.core.request import Outage, Request, RequestAnswer, Standing, Started, StatusView
 from bot.core.retrospect import HistoryView, WhyView
 from bot.practice.slack import PracticeSlack
 from bot.practice.slack_requests import read_answer, sign, write_body
@@ -147,6 +149,83 @@ class ScriptedAccounts:
         self.drawn.append({"service": view.service, **asked})
 
 
+class ScriptedIncidents:
+    """One incident, whose thread is `thread`; remembers what was asked of it."""
+
+    def __init__(self) -> None:
+        self.thread: str | None = None
+        self.service: ServiceName | None = ServiceName("kimi-k2.5")
+        self.asked: list[tuple[Any, ...]] = []
+        self.outage: Outage | None = None
+
+    async def at(self, channel: ChannelId, ts: MessageTs) -> tuple[IncidentId, ServiceName | None] | None:
+        assert channel
+        return (INCIDENT, self.service) if ts == self.thread else None
+
+    async def find(self, typed: str, visible: Sequence[ServiceName]) -> FoundIncident:
+        known = INCIDENT.startswith(typed) and (self.service is None or self.service in visible)
+        if not known:
+            return FoundIncident(None, render_sentence(f"There is no incident {typed} here."))
+        return FoundIncident(Incident(INCIDENT, self.service), None)
+
+    async def outage_of(self, service: ServiceName) -> Outage | None:
+        assert service
+        return self.outage
+
+    async def muted_until(self, service: ServiceName) -> datetime | None:
+        assert service
+        return None
+
+    async def rows(self, services: Sequence[ServiceName], *, service: ServiceName | None) -> Message:
+        self.asked.append(("rows", tuple(services), service))
+        return render_sentence("No incident is open.")
+
+    async def export(self, incident: IncidentId, **asked: Any) -> Message:
+        self.asked.append(("export", incident, asked["channel"], asked["thread_ts"]))
+        return render_sentence("The timeline comes here as a file.")
+
+    async def acknowledge(
+        self, service: ServiceName | None, incident: str | None, *, by: UserId, token: str
+    ) -> tuple[Message, Outcome]:
+        assert token
+        self.asked.append(("ack", service, incident, by))
+        return render_sentence("You are on it."), Outcome.DONE
+
+    async def resolve(
+        self, service: ServiceName | None, incident: str | None, *, by: UserId, token: str
+    ) -> tuple[Message, Outcome]:
+        assert token
+        self.asked.append(("resolve", service, incident, by))
+        return render_sentence("Closed."), Outcome.DONE
+
+    async def mute(
+        self, service: ServiceName, lasting: timedelta, *, by: UserId, reason: str, token: str
+    ) -> Message:
+        assert token
+        self.asked.append(("mute", service, lasting, by, reason))
+        return render_sentence("Muted.")
+
+    async def unmute(self, service: ServiceName, *, by: UserId, token: str) -> tuple[Message, Outcome]:
+        assert token
+        self.asked.append(("unmute", service, by))
+        return render_sentence("No longer muted."), Outcome.DONE
+
+
+INCIDENT = IncidentId("3f9a2c11" * 4)
+
+
+@dataclass(frozen=True)
+class Incident:
+    incident: IncidentId
+    service: ServiceName | None
+
+
+@dataclass(frozen=True)
+class FoundIncident:
+    record: Incident | None
+    problem: Message | None
+
+
 class Dispatch:
     """Hands envelopes to the app as Socket Mode does; with a secret, as signed requests of HTTP mode."""
 
@@ -202,6 +281,7 @@ class Room:
     parts: Parts
     accounts: ScriptedAccounts
     errands: ScriptedErrands
+    incidents: ScriptedIncidents
     intents: Intents
     redis_url: str
 
@@ -324,7 +404,7 @@ async def open_process(
     tasks.spawn("leases", store.leases.run())
     client = web_client(slack)
     app = AsyncApp(client=client, signing_secret=slack.signing_secret)
-    accounts, errands = ScriptedAccounts(), ScriptedErrands()
+    accounts, errands, incidents = ScriptedAccounts(), ScriptedErrands(), ScriptedIncidents()
     directory = Directory(client)
     cut = cut or Cut()
     parts = Parts(
@@ -336,11 +416,14 @@ async def open_process(
         client,
         accounts,
         errands,
+        incidents,
     )
     intents = register(app, parts)
     slack.people.courier = Dispatch(app, cut=cut)
     try:
-        yield Room(slack, app, store, startups, tasks, parts, accounts, errands, intents, redis_url)
+        yield Room(
+            slack, app, store, startups, tasks, parts, accounts, errands, incidents, intents, redis_url
+        )
     finally:
         await tasks.close(grace=5)
         await store.close()

@@ -283,7 +283,7 @@ async def compare(stage: Stage, usual: list[str]) -> list[str]:
 async def staged(nursery: Nursery, folder: Path, *, speed: float) -> AsyncIterator[Stage]:
     """Ends every bot, and with the proof that the stand-in Slack had nothing to refuse."""
     await asyncio.to_thread(folder.mkdir, parents=True)
-    workspace = PracticeWorkspace(BRIEF, speed=speed, service=PATIENT)
+    workspace = PracticeWorkspace(BRIEF, speed=speed, service=PATIENT, watched=False)
     workspace.slack.rates.limits = {}  # paced, a practice minute would be too short to tell all
     async with AsyncExitStack() as stack:
         stack.push_async_callback(workspace.stop)

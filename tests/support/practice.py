@@ -111,6 +111,7 @@ class Practice:
 @asynccontextmanager
 async def practise(scenario: str, *, speed: float = 60.0, **changes: Any) -> AsyncIterator[Practice]:
     """`changes`: `service` and `host`, keys of the configuration that differ."""
+    changes.setdefault("watched", False)  # what happens between startups has tests of its own
     workspace = PracticeWorkspace(SCENARIOS[scenario], speed=speed, **changes)
     try:
         app = await workspace.start()

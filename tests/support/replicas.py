@@ -162,6 +162,7 @@ async def replicas(
     scenario: str = "healthy", *, redis_url: str = "", speed: float = 60.0, **changes: Any
 ) -> AsyncIterator[Replicas]:
     """`redis_url`: else the workspace's own."""
+    changes.setdefault("watched", False)  # what happens between startups has tests of its own
     workspace = PracticeWorkspace(SCENARIOS[scenario], speed=speed, **changes)
     every: Replicas | None = None
     try:

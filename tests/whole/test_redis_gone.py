@@ -125,7 +125,7 @@ def kind_of(message: PostedMessage) -> str:
 async def stage(
     redis: RedisServer, *, speed: float = SPEED, scenario: scene.Scenario = SCENARIO
 ) -> AsyncIterator[Stage]:
-    workspace = PracticeWorkspace(scenario, speed=speed, service={"stable_for": "10s"})
+    workspace = PracticeWorkspace(scenario, speed=speed, service={"stable_for": "10s"}, watched=False)
     workspace.slack.rates.limits = {}
     try:
         await workspace.start_surroundings()

@@ -112,7 +112,7 @@ async def test_a_thread_whose_slot_moves_amid_sending_goes_on(redis_cluster: Red
 
 
 async def test_a_restart_on_a_cluster_ends_healthy(redis_cluster: RedisCluster) -> None:
-    workspace = PracticeWorkspace(SCENARIOS["healthy"], speed=120)
+    workspace = PracticeWorkspace(SCENARIOS["healthy"], speed=120, watched=False)
     try:
         await workspace.start_surroundings()
         workspace.redis_url = redis_cluster.url

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.practice.scenarios import causes, failing, hanging, loading, measured
+from bot.practice.scenarios import causes, failing, hanging, loading, measured, outages
 from bot.practice.scenarios.stage import Scenario, Script, Stage
 
 SCENARIOS: dict[str, Scenario] = {
@@ -13,6 +13,7 @@ SCENARIOS: dict[str, Scenario] = {
         failing.SCENARIOS,
         causes.SCENARIOS,
         measured.SCENARIOS,
+        outages.SCENARIOS,
     )
     for scenario in family
 }

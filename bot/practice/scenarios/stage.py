@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from bot.practice.engine import Engine, ServerStatus
 from bot.practice.process import EXITED, KILLED, Died, Exit, Process
@@ -15,6 +15,7 @@ from bot.practice.scenarios import sglang_log as log
 
 if TYPE_CHECKING:
     from bot.clock import Clock
+    from bot.practice.units import Unit
 
 MAIN = None  # the parent process has no rank
 
@@ -22,12 +23,24 @@ MAIN = None  # the parent process has no rank
 _WEIGHTS = (0.7, 1.3, 1.0, 0.6, 1.5, 0.9)
 
 
+class Place(Protocol):
+    """The host, as far as somebody may do something to it."""
+
+    clock: Clock
+    unit: Unit
+
+    async def close_door(self) -> None: ...
+    async def open_door(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """What one practice service does: how it stands before, and one script for each start in turn.
 
     The last script serves for all later starts. `restart` is the unit's policy. `stalls_first`: after a while
-    something comes of its stall, so that whoever watches it should wait.
+    something comes of its stall, so that whoever watches it should wait. `serving`: what a service that is
+    healthy before does, other than serve; `befalls`: what happens to the host meanwhile; with either it is an
+    outage, which needs nobody to ask for anything. `service`: keys of its configuration that show it.
     """
 
     name: str
@@ -38,6 +51,13 @@ class Scenario:
     restart_after: timedelta = timedelta(seconds=10)
     ranks: int = 8
     stalls_first: bool = False
+    serving: Script | None = None
+    befalls: Callable[[Place], Awaitable[None]] | None = None
+    service: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_outage(self) -> bool:
+        return self.serving is not None or self.befalls is not None
 
     def script(self, start: int) -> Script:
         return self.scripts[min(start, len(self.scripts) - 1)]

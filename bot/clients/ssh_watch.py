@@ -1,0 +1,52 @@
+"""What a watch over many units asks of their host: all of them at once, in one command or one stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bot.clients import ssh_journal
+from bot.core.unit import SHOW_PROPERTIES, parse_show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from bot.core.events import UnitName, UnitState
+    from bot.errors import HostError
+
+WATCHED = ",".join(SHOW_PROPERTIES)
+_NO_PATTERNS = "pattern matching"  # "Compiled without pattern matching support", exit status 1
+
+
+def parse_shown(text: str, units: Sequence[UnitName]) -> dict[UnitName, UnitState]:
+    """What `systemctl show A B …` prints: a block for each unit in the order they were named.
+
+    Raises ValueError where it is not as many.
+    """
+    blocks = [block for block in text.split("\n\n") if block.strip()]
+    if len(blocks) != len(units):
+        raise ValueError(f"it tells of {len(blocks)} units where {len(units)} were asked for")
+    return {unit: parse_show(block) for unit, block in zip(units, blocks, strict=True)}
+
+
+def unit_arguments(units: Iterable[UnitName], *, scope: str) -> tuple[str, ...]:
+    """What systemd says of the units from now on. Several values of one field are alternatives."""
+    return (*ssh_journal.JSON, "-f", "-n", "0", *_said_of(units, scope=scope))
+
+
+def _said_of(units: Iterable[UnitName], *, scope: str) -> tuple[str, ...]:
+    if scope == "user":
+        return tuple(f"USER_UNIT={unit}" for unit in units)
+    return ("_PID=1", *(f"UNIT={unit}" for unit in units))
+
+
+def telling_arguments(units: Sequence[UnitName], *, scope: str, pattern: str) -> tuple[str, ...]:
+    """With what the units and the kernel write themselves, the lines in which `pattern` is found."""
+    name = "_SYSTEMD_USER_UNIT" if scope == "user" else "_SYSTEMD_UNIT"
+    own = (f"{name}={unit}" for unit in units)
+    match = (*_said_of(units, scope=scope), "+", *own, "+", "_TRANSPORT=kernel")
+    return (*ssh_journal.JSON, "-f", "-n", "0", f"--grep={pattern}", *match)
+
+
+def lacks_patterns(error: HostError) -> bool:
+    """Whether it is that the host's journalctl cannot search."""
+    return _NO_PATTERNS in str(error)

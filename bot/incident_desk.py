@@ -1,0 +1,246 @@
+"""What people ask of incidents and mutes, wherever those are carried out; all raises StoreUnavailable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.clients.store_incidents import IncidentRecord, IncidentStore
+from bot.clients.store_watches import Watches
+from bot.core.blocks import Message
+from bot.core.command import Outcome
+from bot.core.events import HostName
+from bot.core.incident_answers import (
+    IncidentRow,
+    MutedRow,
+    render_acknowledged,
+    render_ambiguous,
+    render_closed,
+    render_export_coming,
+    render_incidents,
+    render_muted,
+    render_none_open,
+    render_unknown,
+    render_unmuted,
+)
+from bot.core.incident_events import Acknowledged, ResolvedByHand
+from bot.core.incident_state import IncidentId, Severity, Sign, short_id
+from bot.core.incident_view import cause_of, downtime_of
+from bot.core.monitor_events import Muted, Unmuted
+from bot.core.request import Outage, operation_of
+from bot.ground import Ground
+from bot.incident_messages import export_letter
+from bot.incident_running import PLAN, STATE
+from bot.messages import answer_root
+from bot.watch_orders import pack_fact, pack_word
+from bot.watch_plans import WATCH_STATE, host_of_service
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
+    from bot.core.monitor_state import Mute
+    from bot.watch_orders import Said
+
+log = structlog.get_logger()
+
+_PAST = 12  # closed ones of each service that a list begins with
+_MANY = 50  # services: of more, mutes are told of those that are named alone
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One incident as a person named it; else `problem` says why it is none."""
+
+    record: IncidentRecord | None = None
+    problem: Message | None = None
+
+
+@dataclass(slots=True)
+class Desk:
+    """`poke` hears of each host whose watch was told something."""
+
+    ground: Ground
+    poke: Callable[[HostName], None] | None = None
+    store: IncidentStore = field(init=False)
+    watches: Watches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = IncidentStore(self.ground.store.link)
+        self.watches = Watches(self.ground.store.link)
+
+    # Which one is meant.
+
+    async def at(self, channel: ChannelId, ts: MessageTs) -> tuple[IncidentId, ServiceName | None] | None:
+        """The incident whose thread has its root there, and what it is about."""
+        thread = await self.ground.store.queue.thread_at(channel, ts)
+        record = await self.store.read(IncidentId(thread)) if thread is not None else None
+        return None if record is None else (record.incident, record.service)
+
+    async def find(self, typed: str, visible: Sequence[ServiceName]) -> Found:
+        """`typed`: an id or the beginning of one. `visible`: what may be named here."""
+        found = [each for each in await self.store.find(typed) if self._is_visible(each, visible)]
+        if not found:
+            return Found(problem=render_unknown(typed))
+        if len(found) > 1:
+            return Found(problem=render_ambiguous(typed, [each.incident for each in found]))
+        return Found(found[0])
+
+    def _is_visible(self, record: IncidentRecord, visible: Sequence[ServiceName]) -> bool:
+        """A host's own concerns whoever may name one of its services."""
+        if record.service is not None:
+            return record.service in visible
+        services = (name for name in visible if name in self.ground.configuration.services)
+        return any(host_of_service(self.ground.configuration, name) == record.host for name in services)
+
+    async def _open_one(self, service: ServiceName | None, incident: str | None) -> IncidentRecord | None:
+        """The one that is named, else the newest of the service that is not over."""
+        opened = [record for record in await self.store.opened() if record.over is None]
+        if incident is not None:
+            return next((record for record in opened if record.incident == incident), None)
+        return next((record for record in reversed(opened) if record.service == service), None)
+
+    # What is asked.
+
+    async def rows(self, services: Sequence[ServiceName], *, service: ServiceName | None) -> Message:
+        """The open ones first, then the newest; of one service or of all in `services`."""
+        named = (service,) if service is not None else tuple(services)
+        opened = [each for each in await self.store.opened() if self._is_visible(each, named)]
+        subjects = dict.fromkeys(
+            [*named, *(host_of_service(self.ground.configuration, name) for name in named)]
+        )
+        closed = [each for subject in subjects for each in await self.store.past(subject, _PAST)]
+        first = sorted(opened, key=lambda each: (each.over is not None, -each.opened.timestamp()))
+        rest = sorted(closed, key=lambda each: each.opened, reverse=True)
+        rows = [row for each in (*first, *rest) if (row := await self._row(each)) is not None]
+        muted = await self._muted(named) if len(named) <= _MANY else []
+        return render_incidents(rows, service=service, muted=muted)
+
+    async def _row(self, record: IncidentRecord) -> IncidentRow | None:
+        try:
+            state = STATE.validate_json(record.state)
+            plan = PLAN.validate_json(record.plan)
+        except ValueError as error:
+            log.error("incident_unreadable", incident=record.incident, error=str(error))  # noqa: TRY400
+            return None
+        address = await self.ground.store.address(record.incident)
+        return IncidentRow(
+            incident=record.incident,
+            subject=record.subject,
+            severity=Severity(record.severity),
+            began=plan.began,
+            downtime=downtime_of(state, self.ground.clock.now()),
+            ended=record.over,
+            cause=cause_of(state) or _say_first(state.signs),
+            acked_by=state.acked_by,
+            link=address.permalink if address is not None else None,
+        )
+
+    async def _muted(self, services: Sequence[ServiceName]) -> list[MutedRow]:
+        found = [(name, await self.mute_of(name)) for name in services]
+        return [MutedRow(name, mute.until, mute.by, mute.reason) for name, mute in found if mute is not None]
+
+    async def mute_of(self, service: ServiceName) -> Mute | None:
+        """As its watch has it now."""
+        host = host_of_service(self.ground.configuration, service)
+        watched = await self.watches.read(host, service)
+        try:
+            mute = WATCH_STATE.validate_json(watched.state).mute if watched is not None else None
+        except ValueError:
+            return None
+        return mute if mute is not None and mute.until > self.ground.clock.now() else None
+
+    async def muted_until(self, service: ServiceName) -> datetime | None:
+        mute = await self.mute_of(service)
+        return mute.until if mute is not None else None
+
+    async def outage_of(self, service: ServiceName) -> Outage | None:
+        """The open incident of a service."""
+        record = await self._open_one(service, None)
+        row = await self._row(record) if record is not None else None
+        if row is None:
+            return None
+        age = self.ground.clock.now() - row.began
+        return Outage(short_id(row.incident), row.cause, age, row.acked_by, row.link)
+
+    async def export(
+        self,
+        incident: IncidentId,
+        *,
+        by: UserId,
+        channel: ChannelId,
+        thread_ts: MessageTs | None,
+        token: str,
+    ) -> Message:
+        """Sends it as a file into the channel or thread, once for a `token`."""
+        record = await self.store.read(incident)
+        if record is None:
+            return render_unknown(incident)
+        plan, state = PLAN.validate_json(record.plan), STATE.validate_json(record.state)
+        thread, coming = f"export-{operation_of(token)}", render_export_coming(record.incident)
+        letter, content = export_letter(
+            plan, state, self.ground.clock.now(), identity=f"{thread}:file", thread=thread, channel=channel
+        )
+        letter = letter.model_copy(update={"thread_ts": thread_ts})
+        root = [] if thread_ts else [answer_root(coming, thread=thread, channel=channel, asker=by)]
+        await self.ground.store.enqueue([*root, letter], {letter.id: content})
+        self.ground.outbox.wake()
+        return coming
+
+    # What is done.
+
+    async def acknowledge(
+        self, service: ServiceName | None, incident: str | None, *, by: UserId, token: str
+    ) -> tuple[Message, Outcome]:
+        record = await self._open_one(service, incident)
+        row = await self._row(record) if record is not None else None
+        if record is None or row is None:
+            return render_none_open(service), Outcome.NOTHING
+        if row.acked_by is not None:
+            return render_acknowledged(record.subject, before=row.acked_by), Outcome.NOTHING
+        await self.store.tell(record.incident, pack_fact(Acknowledged(by), name=f"ack:{token}"))
+        return render_acknowledged(record.subject), Outcome.DONE
+
+    async def resolve(
+        self, service: ServiceName | None, incident: str | None, *, by: UserId, token: str
+    ) -> tuple[Message, Outcome]:
+        record = await self._open_one(service, incident)
+        if record is None:
+            return render_none_open(service), Outcome.NOTHING
+        await self.store.tell(record.incident, pack_fact(ResolvedByHand(by), name=f"resolve:{token}"))
+        return render_closed(record.subject), Outcome.DONE
+
+    async def mute(
+        self, service: ServiceName, lasting: timedelta, *, by: UserId, reason: str, token: str
+    ) -> Message:
+        until = self.ground.clock.now() + lasting
+        await self._say(service, Muted(by, until, reason), name=f"mute:{token}")
+        still_open = await self._open_one(service, None) is not None
+        return render_muted(service, until, still_open=still_open)
+
+    async def unmute(self, service: ServiceName, *, by: UserId, token: str) -> tuple[Message, Outcome]:
+        was = await self.mute_of(service) is not None or await self._is_said(service)
+        if was:
+            await self._say(service, Unmuted(by), name=f"unmute:{token}")
+        return render_unmuted(service, was=was), Outcome.DONE if was else Outcome.NOTHING
+
+    async def _say(self, service: ServiceName, event: Said, *, name: str) -> None:
+        """To its watch, whichever process has it."""
+        host = host_of_service(self.ground.configuration, service)
+        await self.watches.say(host, pack_word(event, service=service, name=name))
+        if self.poke is not None:
+            self.poke(host)
+
+    async def _is_said(self, service: ServiceName) -> bool:
+        """Whether a mute is on its way to the watch."""
+        host: HostName = host_of_service(self.ground.configuration, service)
+        words = await self.watches.words(host)
+        return any(word.service == service and word.kind == Muted.__name__ for word in words)
+
+
+def _say_first(signs: Sequence[Sign]) -> str:
+    return signs[0].sentence if signs else ""

@@ -1,0 +1,99 @@
+"""Turns what an incident orders to be told into messages for the outbox."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from bot.clients.records import FileNote, Outgoing
+from bot.core.incident_export import export_name, render_export
+from bot.core.incident_render import render_incident_reply, render_incident_root, render_stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from bot.core.blocks import Message
+    from bot.core.events import ChannelId, UserId
+    from bot.core.incident_actions import IncidentView, PostIncidentReply, UploadTimeline
+    from bot.core.incident_state import IncidentPlan, IncidentState
+    from bot.core.monitor_events import TellStopped
+
+
+def _outgoing(
+    message: Message,
+    *,
+    identity: str,
+    thread: str,
+    kind: Literal["root", "edit", "reply"],
+    channel: ChannelId,
+    tags: dict[str, str] | None = None,
+    broadcast: bool = False,
+) -> Outgoing:
+    return Outgoing(
+        id=f"{thread}:{identity}",
+        thread=thread,
+        kind=kind,
+        channel=channel,
+        text=message.text,
+        blocks=message.blocks,
+        broadcast=broadcast,
+        tags=tags or {},
+    )
+
+
+def incident_root(view: IncidentView, *, channel: ChannelId, edit: bool = False) -> Outgoing:
+    """The first message, or its edit to the present."""
+    kind: Literal["root", "edit"] = "edit" if edit else "root"
+    tags = {"incident": view.incident, "subject": view.subject, "severity": str(view.severity)}
+    tags["state"] = "open" if view.is_open else "over"
+    return _outgoing(
+        render_incident_root(view),
+        identity=kind,
+        thread=view.incident,
+        kind=kind,
+        channel=channel,
+        tags=tags,
+    )
+
+
+def incident_reply(order: PostIncidentReply, view: IncidentView, *, channel: ChannelId) -> Outgoing:
+    return _outgoing(
+        render_incident_reply(order.reply, view),
+        identity=str(order.sequence),
+        thread=view.incident,
+        kind="reply",
+        channel=channel,
+        broadcast=order.broadcast,
+    )
+
+
+def timeline_letter(
+    order: UploadTimeline, plan: IncidentPlan, state: IncidentState, now: datetime, *, channel: ChannelId
+) -> tuple[Outgoing, bytes]:
+    """The whole story as a file, and its bytes."""
+    thread = plan.incident
+    return export_letter(
+        plan, state, now, identity=f"{thread}:{order.sequence}", thread=thread, channel=channel
+    )
+
+
+def export_letter(
+    plan: IncidentPlan,
+    state: IncidentState,
+    now: datetime,
+    *,
+    identity: str,
+    thread: str,
+    channel: ChannelId,
+    names: Mapping[UserId, str] | None = None,
+) -> tuple[Outgoing, bytes]:
+    text, name = render_export(plan, state, now, names=names), export_name(plan)
+    told = f"The whole timeline: `{name}`"
+    note = FileNote(name=name, title=name, comment=told, lines=text.count("\n"), masked=0)
+    outgoing = Outgoing(id=identity, thread=thread, kind="upload", channel=channel, text=told, file=note)
+    return outgoing, text.encode("utf-8", "backslashreplace")
+
+
+def stopped_message(told: TellStopped, *, thread: str, channel: ChannelId) -> Outgoing:
+    """A thread of its own, that holds nothing else."""
+    return _outgoing(render_stopped(told), identity="root", thread=thread, kind="root", channel=channel)

@@ -1,0 +1,297 @@
+"""One incident under way in the process that owns it: facts in, its thread and its record out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
+
+import structlog
+from pydantic import TypeAdapter
+
+from bot.baselines import read_last
+from bot.clients.leases import Lease
+from bot.clients.records import Address, Outgoing
+from bot.clients.store_incidents import IncidentRecord, IncidentStore
+from bot.core.account import Changed
+from bot.core.changes import compare_all, spell_change
+from bot.core.events import Ticked
+from bot.core.incident import Incident
+from bot.core.incident_actions import (
+    CloseIncident,
+    EditIncident,
+    IncidentAction,
+    IncidentEnded,
+    PostIncidentReply,
+    ReadRunLog,
+    SendWebhook,
+    UploadTimeline,
+)
+from bot.core.incident_events import ChangesSeen, IncidentEvent, RunLogRead
+from bot.core.incident_state import IncidentPlan, IncidentState
+from bot.core.incident_words import tell_plain
+from bot.errors import HostError, OwnershipLost, StoreEmptied, StoreUnavailable
+from bot.ground import Ground
+from bot.incident_messages import incident_reply, incident_root, timeline_letter
+from bot.tails import read_end
+from bot.watch_orders import read_fact
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.core.events import UserId
+
+log = structlog.get_logger()
+
+PLAN = TypeAdapter(IncidentPlan)
+STATE = TypeAdapter(IncidentState)
+Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[object]]
+ByHand: TypeAlias = Callable[[IncidentPlan, str], Awaitable[None]]
+
+_LOOK_EVERY = 1.0  # real seconds between looks for facts, where nobody of this process tells of one
+_TICK = timedelta(seconds=5)
+_FASTEST_TICK = 0.2  # real seconds
+_RETRY = 1.0
+_MOST_CHANGES = 20
+
+
+@dataclass(slots=True)
+class IncidentRunning:
+    """`send` tells other tools; `by_hand` tells the watch that a person closed it. It owns `lease`."""
+
+    ground: Ground
+    store: IncidentStore
+    record: IncidentRecord
+    incident: Incident
+    lease: Lease
+    send: Send | None
+    by_hand: ByHand
+    begun: list[IncidentAction] | None = None  # what its beginning ordered, once that is on record
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    address: Address | None = None
+    is_leaving: bool = False
+    _local: list[IncidentEvent] = field(default_factory=list)  # what hosts have answered
+    _shown: tuple[Any, ...] = ()
+    _task: asyncio.Task[Any] | None = None
+    _beside: set[asyncio.Task[Any]] = field(default_factory=set)
+    _said: str = ""
+
+    @property
+    def plan(self) -> IncidentPlan:
+        return self.incident.plan
+
+    async def run(self) -> None:
+        """Until it is closed, or left to the next process."""
+        self._task = asyncio.current_task()
+        try:
+            now = self.ground.clock.now()
+            if self.begun is not None:
+                await self._perform(self.begun)
+            else:
+                await self._take_up(self.incident.resume(now), [])
+            ticked = asyncio.get_running_loop().time()
+            while not self.incident.is_closed and not self.is_leaving:
+                await self._wait()
+                loop_now = asyncio.get_running_loop().time()
+                due = loop_now - ticked >= max(self.ground.clock.real(_TICK), _FASTEST_TICK)
+                ticked = loop_now if due else ticked
+                await self._turn(ticked=due)
+        except OwnershipLost:
+            log.info("incident_lost", incident=self.plan.incident)
+        finally:
+            for task in tuple(self._beside):
+                task.cancel()
+
+    def leave(self) -> None:
+        self.is_leaving = True
+        self.arrived.set()
+
+    def lose(self) -> None:
+        """Another process has it: nothing more is written or said."""
+        self.is_leaving = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _wait(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(_LOOK_EVERY, max(self.ground.clock.real(_TICK), _FASTEST_TICK))):
+                await self.arrived.wait()
+        self.arrived.clear()
+
+    async def _turn(self, *, ticked: bool) -> None:
+        facts = []
+        with contextlib.suppress(StoreUnavailable):
+            facts = await self.store.facts(self.plan.incident)
+        if self.address is None:
+            with contextlib.suppress(StoreUnavailable):
+                self.address = await self.ground.store.address(self.plan.incident)
+        events, self._local = self._local, []
+        heard: list[str] = []
+        for fact in facts:
+            heard.append(fact.id)
+            try:
+                events.append(read_fact(fact))
+            except ValueError as error:
+                log.error("fact_unknown", incident=self.plan.incident, error=str(error))  # noqa: TRY400 - told
+        if ticked:
+            events.append(Ticked())
+        actions: list[IncidentAction] = []
+        for event in events:
+            actions += self.incident.handle(event, self.ground.clock.now())
+        if actions or heard:
+            await self._take_up(actions, heard)
+
+    async def _take_up(self, actions: Sequence[IncidentAction], heard: Sequence[str]) -> None:
+        """Save what has become of it with what is told, then touch the world."""
+        messages, files = self._messages(actions)
+        # A present that shows nothing new alone is neither told nor written.
+        if messages or heard or any(not isinstance(action, EditIncident) for action in actions):
+            await self._save(actions, messages, files, heard)
+        await self._perform(actions)
+
+    def _messages(self, actions: Sequence[IncidentAction]) -> tuple[list[Outgoing], dict[str, bytes]]:
+        channel, now = self.record.channel, self.ground.clock.now()
+        view = self.incident.view(now)
+        replies: list[Outgoing] = []
+        edits: list[Outgoing] = []
+        files: dict[str, bytes] = {}
+        for action in actions:
+            match action:
+                case PostIncidentReply():
+                    replies.append(incident_reply(action, view, channel=channel))
+                case UploadTimeline():
+                    state = self.incident.state
+                    letter, content = timeline_letter(action, self.plan, state, now, channel=channel)
+                    replies.append(letter)
+                    files[letter.id] = content
+                case EditIncident():
+                    edits = [incident_root(action.view, channel=channel, edit=True)]
+                case _:
+                    pass
+        for edit in edits:
+            shown = (edit.text, edit.blocks)
+            if shown == self._shown:
+                return replies, files
+            self._shown = shown
+        return [*replies, *edits], files
+
+    async def _save(
+        self,
+        actions: Sequence[IncidentAction],
+        messages: Sequence[Outgoing],
+        files: dict[str, bytes],
+        heard: Sequence[str],
+    ) -> None:
+        """For as long as Redis is away it is tried again; nothing is told before."""
+        self.record = self._describe(actions)
+        while True:
+            try:
+                await self.store.save(self.record, messages, files, lease=self.lease, heard=heard)
+                break
+            except StoreEmptied:
+                await self._write_anew()
+            except StoreUnavailable as error:
+                log.warning("incident_not_saved", incident=self.plan.incident, error=str(error))
+                await asyncio.sleep(_RETRY)
+        if messages:
+            self.ground.outbox.wake()
+
+    def _describe(self, actions: Sequence[IncidentAction]) -> IncidentRecord:
+        now, state = self.ground.clock.now(), self.incident.state
+        for action in actions:
+            if isinstance(action, PostIncidentReply):
+                self._said = describe(action)
+        over = self.record.over or now if state.ending is not None else None
+        update = {
+            "state": STATE.dump_json(state).decode(),
+            "severity": str(state.severity),
+            "headline": self._said or self.record.headline,
+            "over": over,
+            "closed": now if state.closed else None,
+        }
+        return self.record.model_copy(update=update)
+
+    async def _write_anew(self) -> None:
+        """Redis came back empty: whoever is first goes on in the same thread."""
+        with contextlib.suppress(StoreUnavailable):
+            lease = await self.ground.store.leases.claim(self.plan.incident)
+            if lease is None:
+                raise OwnershipLost(f"another process has {self.plan.incident}")
+            self.lease = lease
+            await self.store.place(self.record, self.address)
+            return
+        await asyncio.sleep(_RETRY)
+
+    # What the core orders.
+
+    async def _perform(self, actions: Sequence[IncidentAction]) -> None:
+        for action in actions:
+            match action:
+                case EditIncident() | PostIncidentReply() | UploadTimeline() | CloseIncident():
+                    pass  # told, and written, with the state
+                case ReadRunLog():
+                    self._beside_it("log", partial(self._read, action))
+                case SendWebhook():
+                    if self.send is not None:
+                        self.ground.tasks.spawn("webhook", self._send(self.send, action))
+                case IncidentEnded():
+                    await self._tell_watch(action.by)
+                case _:
+                    assert_never(action)
+
+    async def _send(self, send: Send, order: SendWebhook) -> None:
+        await send(order.payload)
+
+    async def _tell_watch(self, by: UserId | None) -> None:
+        if by is None:
+            return
+        while True:
+            try:
+                await self.by_hand(self.plan, f"closed:{self.plan.incident}:{self.incident.state.times}")
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY)
+            else:
+                return
+
+    def _beside_it(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = self.ground.tasks.spawn(f"incident {self.plan.subject} {name}", work())
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def _read(self, order: ReadRunLog) -> None:
+        """What its host hands over; one that does not is an answer too."""
+        service = self.plan.service
+        link = self.ground.links(service).get(order.member) if service is not None else None
+        if service is None or link is None:
+            return
+        redactor = self.ground.make_redactor
+        try:
+            lines = await read_end(
+                link, make_redactor=redactor, invocation=order.invocation, lines=order.lines
+            )
+        except HostError as error:
+            log.info("run_log_not_read", incident=self.plan.incident, error=str(error))
+            lines = []
+        self._hear(RunLogRead(order.member, order.invocation, tuple(lines)))
+        if not order.changes:
+            return
+        with contextlib.suppress(HostError, StoreUnavailable):
+            last = await read_last(self.ground.store, service)
+            setup = await link.host.setup(link.unit, scope=link.scope, redactor=redactor())
+            if last is not None:
+                changes = compare_all(last.setups, {order.member: setup})
+                told = tuple(spell_change(each) for each in changes[:_MOST_CHANGES])
+                self._hear(ChangesSeen(Changed(told, len(changes) - len(told), last.at)))
+
+    def _hear(self, event: IncidentEvent) -> None:
+        self._local.append(event)
+        self.arrived.set()
+
+
+def describe(order: PostIncidentReply) -> str:
+    """What was said last, in one plain sentence."""
+    return tell_plain(order.reply)

@@ -1,0 +1,230 @@
+"""The incidents that this process has: opened, taken up where others left them, told of what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from bot.clients.store_incidents import IncidentRecord, IncidentStore
+from bot.clients.store_watches import Watches
+from bot.clients.webhook import Webhook
+from bot.core.events import ChannelId
+from bot.core.incident import Incident
+from bot.core.incident_state import IncidentId
+from bot.core.monitor_events import IncidentClosed
+from bot.errors import OwnershipLost, StoreUnavailable
+from bot.ground import Ground
+from bot.incident_messages import incident_root
+from bot.incident_running import PLAN, STATE, IncidentRunning
+from bot.watch_orders import pack_fact, pack_word
+from config.engine_file import AUTO, EngineFile, load_engine
+
+if TYPE_CHECKING:
+    from bot.clients.leases import Lease
+    from bot.core.events import ServiceName
+    from bot.core.incident_events import IncidentEvent
+    from bot.core.incident_state import IncidentPlan
+
+log = structlog.get_logger()
+
+_LEAVE_WITHIN = 2.0  # real seconds a clean stop gives each to come to a point where it can be left
+
+
+@dataclass(slots=True)
+class Incidents:
+    """Every method that speaks to Redis raises StoreUnavailable."""
+
+    ground: Ground
+    webhook: Webhook | None = None
+    store: IncidentStore = field(init=False)
+    running: dict[IncidentId, IncidentRunning] = field(default_factory=dict)
+    _owned: set[IncidentId] = field(default_factory=set)
+    _carriers: set[asyncio.Task[None]] = field(default_factory=set)
+    _adopting: asyncio.Task[Any] | None = None
+    _leaving: bool = False
+
+    def __post_init__(self) -> None:
+        self.store = IncidentStore(self.ground.store.link)
+        self.store.subscribe(self._wake)
+        self.ground.store.leases.subscribe_lost(self._lose)
+
+    # What begins.
+
+    async def open(self, plan: IncidentPlan) -> None:
+        """Once, whichever process does it, and however often."""
+        identity = plan.incident
+        if self._leaving:
+            raise StoreUnavailable("kimi is being stopped; the next process opens it")
+        if identity in self._owned or await self.store.read(identity) is not None:
+            return
+        self._owned.add(identity)
+        carried = False
+        try:
+            lease = await self.ground.store.leases.claim(identity)
+            if lease is None:
+                return
+            running = self._begin(plan, lease)
+            view = running.incident.view(self.ground.clock.now())
+            root = incident_root(view, channel=running.record.channel)
+            if await self.store.create(running.record, [root], lease=lease):
+                self.ground.outbox.wake()
+                self._carry(running)
+                carried = True
+                log.info("incident_opened", incident=identity, subject=plan.subject, severity=plan.severity)
+        except OwnershipLost:
+            return
+        finally:
+            if not carried:
+                self._owned.discard(identity)
+
+    def _begin(self, plan: IncidentPlan, lease: Lease) -> IncidentRunning:
+        incident = Incident(plan, self._engine(plan.service))
+        begun = incident.begin(self.ground.clock.now())
+        record = IncidentRecord(
+            incident=plan.incident,
+            subject=plan.subject,
+            service=plan.service,
+            host=plan.host,
+            channel=self._channel(plan),
+            opened=plan.opened,
+            plan=PLAN.dump_json(plan).decode(),
+            state=STATE.dump_json(incident.state).decode(),
+            severity=str(plan.severity),
+            headline=plan.signs[0].sentence if plan.signs else "",
+        )
+        return self._running(record, incident, lease, begun=begun)
+
+    def _running(
+        self, record: IncidentRecord, incident: Incident, lease: Lease, **more: Any
+    ) -> IncidentRunning:
+        send = self.webhook.send if self.webhook is not None else None
+        return IncidentRunning(
+            self.ground, self.store, record, incident, lease, send, self._tell_watch, **more
+        )
+
+    def _engine(self, service: ServiceName | None) -> EngineFile:
+        engine = self.ground.engines.get(service) if service is not None else None
+        return engine or load_engine(AUTO)
+
+    def _channel(self, plan: IncidentPlan) -> ChannelId:
+        configuration = self.ground.configuration
+        if plan.service is not None and plan.service in configuration.services:
+            return self.ground.channel(plan.service)
+        return ChannelId(configuration.slack.channel)
+
+    def _carry(self, running: IncidentRunning) -> None:
+        self.running[running.plan.incident] = running
+        task = self.ground.tasks.spawn(f"incident {running.plan.subject}", self._run(running))
+        self._carriers.add(task)
+        task.add_done_callback(self._carriers.discard)
+
+    async def _run(self, running: IncidentRunning) -> None:
+        identity = running.plan.incident
+        try:
+            await running.run()
+            with contextlib.suppress(StoreUnavailable):
+                await self.ground.store.leases.let_go(running.lease)
+        finally:
+            self.running.pop(identity, None)
+            self._owned.discard(identity)
+
+    async def _tell_watch(self, plan: IncidentPlan, name: str) -> None:
+        word = pack_word(IncidentClosed(plan.incident), service=plan.service, name=name)
+        await Watches(self.ground.store.link).say(plan.host, word)
+
+    # What others left, and what is left to others.
+
+    def adopt_soon(self) -> None:
+        """What the schedule calls: `adopt`, unless the last one still looks."""
+        if self._adopting is None or self._adopting.done():
+            self._adopting = self.ground.tasks.spawn("adopt incidents", self._adopt_or_wait())
+
+    async def _adopt_or_wait(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            await self.adopt()
+
+    async def adopt(self) -> int:
+        """Take up every open incident that no living process has; their number."""
+        count = 0
+        for name in await self.store.open_names():
+            if name not in self._owned and not self._leaving:
+                count += await self._adopt(name)
+        return count
+
+    async def _adopt(self, name: IncidentId) -> bool:
+        self._owned.add(name)
+        running: IncidentRunning | None = None
+        try:
+            lease = await self.ground.store.leases.claim(name)
+            if lease is None:
+                return False
+            running = await self._restore(name, lease)
+            if running is None or self._leaving:
+                running = None
+                await self.ground.store.leases.let_go(lease)
+                return False
+            log.info("incident_adopted", incident=name)
+            self._carry(running)
+            return True
+        finally:
+            if running is None:
+                self._owned.discard(name)
+
+    async def _restore(self, name: IncidentId, lease: Lease) -> IncidentRunning | None:
+        record = await self.store.read(name)
+        if record is None:
+            if await self.store.is_stale(name):
+                await self.store.forget_open(name)
+            return None
+        if record.closed is not None:
+            await self.store.settle(record)
+            return None
+        try:
+            plan, state = PLAN.validate_json(record.plan), STATE.validate_json(record.state)
+        except ValueError as error:
+            log.error("incident_not_restored", incident=name, error=str(error))  # noqa: TRY400 - told
+            await self.store.forget_open(name)
+            return None
+        incident = Incident(plan, self._engine(plan.service), state)
+        return self._running(record, incident, lease)
+
+    async def hand_over(self) -> None:
+        """Leave all to the next process, in bounded time."""
+        self._leaving = True
+        for running in self.running.values():
+            running.leave()
+        if self._carriers:
+            _, late = await asyncio.wait(tuple(self._carriers), timeout=_LEAVE_WITHIN)
+            for task in late:
+                task.cancel()
+
+    def _wake(self, incident: IncidentId) -> None:
+        if (running := self.running.get(incident)) is not None:
+            running.arrived.set()
+
+    def _lose(self, lease: Lease) -> None:
+        running = self.running.get(IncidentId(lease.name))
+        if running is not None and running.lease.number == lease.number:
+            running.lose()
+
+    # What happens, and what people ask.
+
+    async def tell(self, incident: IncidentId, event: IncidentEvent, *, name: str) -> bool:
+        """For whichever process has it, once for each `name`; False when it is closed or unknown."""
+        return await self.store.tell(incident, pack_fact(event, name=name))
+
+    async def opened(self) -> list[IncidentRecord]:
+        """Those that are not closed, oldest first."""
+        return await self.store.opened()
+
+    def prune_soon(self) -> None:
+        """What the schedule calls."""
+        self.ground.tasks.spawn("prune incidents", self._prune())
+
+    async def _prune(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            await self.store.prune(self.ground.clock.now())

@@ -1,0 +1,131 @@
+"""Notices what happens between startups: shares the hosts out among the living processes and watches its own.
+
+Each host has a lease, and one process watches all services that belong to it. While several live, each takes
+its fair share; a host that nobody has for two lease times anybody takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from bot.clients.store_watches import Watches, lease_name
+from bot.core.events import HostName, ServiceName
+from bot.errors import StoreUnavailable
+from bot.ground import Ground
+from bot.watch_lines import HostLines
+from bot.watch_plans import watched_services
+from bot.watching import Carry, Watching
+
+if TYPE_CHECKING:
+    from bot.clients.leases import Lease
+    from bot.core.events import Member, UnitName
+
+log = structlog.get_logger()
+
+_EVERY = 2.0  # real seconds between looks at who has which host
+
+
+@dataclass(slots=True)
+class Monitor:
+    """`carry`: carries out what a watch orders, once for each name."""
+
+    ground: Ground
+    carry: Carry
+    watches: Watches = field(init=False)
+    hosts: dict[HostName, list[ServiceName]] = field(init=False)
+    watching: dict[HostName, Watching] = field(default_factory=dict)
+    _free_since: dict[HostName, float] = field(default_factory=dict)
+    _leaving: bool = False
+
+    def __post_init__(self) -> None:
+        self.watches = Watches(self.ground.store.link)
+        self.hosts = watched_services(self.ground.configuration)
+        self.ground.store.leases.subscribe_lost(self._lose)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            try:
+                await self.share_out()
+            except StoreUnavailable as error:
+                log.warning("hosts_not_shared_out", error=str(error))
+            await asyncio.sleep(_EVERY)
+
+    async def share_out(self) -> None:
+        """Take what is to be taken, leave what is too much. Raises StoreUnavailable."""
+        leases = self.ground.store.leases
+        self.watching = {host: each for host, each in self.watching.items() if not each.is_lost}
+        living = max(len(await leases.processes()), 1)
+        share = math.ceil(len(self.hosts) / living)
+        for host in self.hosts:
+            if self._leaving or host in self.watching:
+                continue
+            if len(self.watching) < share or await self._is_forsaken(host):
+                await self._take(host)
+        for host in list(self.watching)[share:] if living > 1 else ():
+            await self._leave(host)
+
+    async def _is_forsaken(self, host: HostName) -> bool:
+        leases = self.ground.store.leases
+        if await leases.is_owned(lease_name(host)):
+            self._free_since.pop(host, None)
+            return False
+        since = self._free_since.setdefault(host, time.monotonic())
+        return time.monotonic() - since >= 2 * leases.seconds
+
+    async def _take(self, host: HostName) -> None:
+        lease = await self.ground.store.leases.claim(lease_name(host))
+        if lease is None:
+            return
+        self._free_since.pop(host, None)
+        watching = Watching(self.ground, self.watches, host, lease, self.carry)
+        await watching.open(self.hosts[host])
+        if self._leaving or not self.ground.store.leases.holds(lease):
+            return
+        self.watching[host] = watching
+        watching.start()
+        for lines in self._lines(watching):
+            watching.spawn("lines", lines.follow)
+        log.info("monitor_watches", host=host, services=len(self.hosts[host]))
+
+    def _lines(self, watching: Watching) -> list[HostLines]:
+        """One for each host and scope that a member is on."""
+        found: dict[tuple[HostName, str], HostLines] = {}
+        for service, entry in watching.entries.items():
+            for member, link in entry.links.items():
+                key = (link.host.name, link.scope)
+                if key not in found:
+                    redactor = self.ground.make_redactor
+                    whose = watching.whose
+                    found[key] = HostLines(link.host, link.scope, watching.tell_line, whose, redactor)
+                units: dict[UnitName, list[tuple[ServiceName, Member]]] = found[key].units
+                units.setdefault(link.unit, []).append((service, member))
+        return list(found.values())
+
+    async def _leave(self, host: HostName) -> None:
+        watching = self.watching.pop(host)
+        await watching.close()
+        await self.ground.store.leases.let_go(watching.lease)
+        log.info("monitor_leaves", host=host)
+
+    def _lose(self, lease: Lease) -> None:
+        for watching in self.watching.values():
+            if watching.lease.name == lease.name and watching.lease.number == lease.number:
+                watching.lose()
+
+    async def hand_over(self) -> None:
+        """Leave all hosts to the next process, in bounded time."""
+        self._leaving = True
+        watched = tuple(self.watching.values())
+        await asyncio.gather(*(each.close() for each in watched))
+
+    def poke(self, host: HostName) -> None:
+        """Its watch was told something by a person."""
+        if (watching := self.watching.get(host)) is not None:
+            watching.poke()

@@ -1,0 +1,88 @@
+"""One round of looking: what systemd says of many units, with one command a host, and what engines answer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from bot.core.events import HostName, Member, ProbeAnswer, UnitState
+from bot.errors import HostError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bot.clients.probe import Probe
+    from bot.core.redact import Redactor
+    from bot.sources import Link
+
+_SHARE = 0.4  # of a service's `every`, in which a look must come back
+_LEAST = 2.0  # real seconds, however short that is
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """`units`: of each member its state, or why its host does not tell. `errors`: None where it does."""
+
+    units: dict[Member, UnitState | str] = field(default_factory=dict)
+    boots: dict[Member, str] = field(default_factory=dict)
+    errors: dict[HostName, str | None] = field(default_factory=dict)
+
+
+def patience_of(every: float) -> float:
+    """Real seconds for a look; what takes longer counts as no answer.
+
+    With the looks that come sooner in doubt, enough failures in a row are over within `failures` times
+    `every` and two seconds, however long each of them was waited for.
+    """
+    return max(_SHARE * every, _LEAST) if every > 1 else _LEAST
+
+
+async def see(links: Iterable[Link], *, within: float) -> Seen:
+    """All members at once: one `systemctl show` for each host and scope."""
+    groups: dict[tuple[HostName, str], list[Link]] = {}
+    for link in links:
+        groups.setdefault((link.host.name, link.scope), []).append(link)
+    seen = Seen()
+    await asyncio.gather(*(_see(group, seen, within=within) for group in groups.values()))
+    return seen
+
+
+async def _see(links: list[Link], seen: Seen, *, within: float) -> None:
+    host, scope = links[0].host, links[0].scope
+    try:
+        async with asyncio.timeout(within):
+            boot = await _boot_of(links[0])  # first: a look that is older than its boot would be a reboot
+            shown = await host.show_all(list(dict.fromkeys(link.unit for link in links)), scope=scope)
+    except (HostError, TimeoutError) as error:
+        told = str(error) or f"{host.name}: no answer within {within:g} s"
+        seen.errors[host.name] = seen.errors.get(host.name) or told
+        seen.units.update({link.member: told for link in links})
+        return
+    seen.errors.setdefault(host.name, None)
+    for link in links:
+        seen.units[link.member] = shown[link.unit]
+        if boot is not None:
+            seen.boots[link.member] = boot
+
+
+async def _boot_of(link: Link) -> str | None:
+    """None where the host is there and does not tell."""
+    try:
+        return await link.host.boot_id()
+    except HostError as error:
+        if type(error) is HostError:
+            return None
+        raise
+
+
+async def ask(probe: Probe, *, whole: bool, within: float, redactor: Redactor) -> ProbeAnswer:
+    """An answer in any case, whose words may be shown."""
+    try:
+        async with asyncio.timeout(within):
+            answer = await probe.check(whole=whole)
+    except TimeoutError:
+        return ProbeAnswer(error=f"no answer within {within:.0f} s")
+    if answer.error is None:
+        return answer
+    return replace(answer, error=redactor.redact(answer.error)[0])

@@ -1,0 +1,66 @@
+"""Carries out what watches order: incidents, startups to be followed, a word in the channel."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+import structlog
+
+from bot.core.incident_words import tell_how
+from bot.core.monitor_events import OpenIncident, TellIncident, TellStopped, WatchStart
+from bot.errors import KimiError, Leaving, StoreUnavailable
+from bot.ground import Ground
+from bot.incident_messages import stopped_message
+from bot.incidents import Incidents
+from bot.startups import Startups
+
+if TYPE_CHECKING:
+    from bot.watch_orders import Order
+
+log = structlog.get_logger()
+
+_RETRY = 1.0  # real seconds
+_TRIES = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    ground: Ground
+    incidents: Incidents
+    startups: Startups
+
+    async def carry(self, order: Order, name: str) -> None:
+        """Once for each `name`, however often it is tried. Raises StoreUnavailable to be asked again."""
+        match order:
+            case OpenIncident():
+                await self.incidents.open(order.plan)
+            case TellIncident():
+                await self.incidents.tell(order.incident, order.event, name=name)
+            case TellStopped():
+                thread, channel = f"stopped-{name}", self.ground.channel(order.service)
+                await self.ground.store.enqueue([stopped_message(order, thread=thread, channel=channel)])
+                self.ground.outbox.wake()
+            case WatchStart():
+                # Hosts are asked for it, and what else the watch orders does not wait for them.
+                self.ground.tasks.spawn(f"follow {order.service}", self._follow(order))
+            case _:
+                assert_never(order)
+
+    async def _follow(self, order: WatchStart) -> None:
+        """One that began while Redis is away is followed a little later, and not at all after that."""
+        reason = tell_how(order.how, order.attempt)
+        for _ in range(_TRIES):
+            try:
+                operation = await self.startups.follow(order.service, order.invocation, reason=reason)
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY)
+            except Leaving:
+                return
+            except KimiError as error:
+                log.warning("start_not_followed", service=order.service, error=str(error))
+                return
+            else:
+                log.info("start_followed", service=order.service, operation=operation, how=order.how)
+                return

@@ -1,0 +1,97 @@
+"""How each service and each host is watched, as it is configured."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+
+from bot.baselines import read_usual
+from bot.clients.probe import Probe
+from bot.core.account import Account
+from bot.core.events import HostName, ServiceName
+from bot.core.monitor_state import HostPlan, HostState, WatchPlan, WatchState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.clients.records import Operation
+    from bot.ground import Ground
+    from config.services import Configuration
+
+WATCH_STATE = TypeAdapter(WatchState)
+HOST_STATE = TypeAdapter(HostState)
+_ACCOUNT = TypeAdapter(Account)
+
+
+def host_of_service(configuration: Configuration, service: ServiceName) -> HostName:
+    """Through which it is asked: that of its first member."""
+    return HostName(configuration.services[service].units[0].host)
+
+
+def watched_services(configuration: Configuration) -> dict[HostName, list[ServiceName]]:
+    """By the host they belong to; without those whose monitor is turned off."""
+    hosts: dict[HostName, list[ServiceName]] = {}
+    for name, section in configuration.services.items():
+        if section.monitor.enabled:
+            service = ServiceName(name)
+            hosts.setdefault(host_of_service(configuration, service), []).append(service)
+    return hosts
+
+
+async def make_watch_plan(ground: Ground, service: ServiceName) -> WatchPlan:
+    """Raises StoreUnavailable."""
+    section = ground.section(service)
+    monitor = section.monitor
+    return WatchPlan(
+        service=service,
+        host=host_of_service(ground.configuration, service),
+        members=tuple(ground.links(service)),
+        model=section.model,
+        reach=section.reach,
+        every=monitor.every,
+        failures=monitor.failures,
+        successes=monitor.successes,
+        give_up_after=section.give_up_after,
+        usual=await read_usual(ground.store, service),
+        escalate_after=monitor.escalate_after,
+        group=monitor.escalate_to,
+    )
+
+
+def make_host_plan(ground: Ground, host: HostName, services: Sequence[ServiceName]) -> HostPlan:
+    """Whoever of its services is looked at oftenest, or wants to be told soonest, sets the pace."""
+    sections = [ground.section(service) for service in services]
+    first = min((section.monitor for section in sections), key=lambda monitor: monitor.every)
+    escalated = [each.monitor for each in sections if each.monitor.escalate_after is not None]
+    soonest = min(escalated, key=lambda monitor: monitor.escalate_after or timedelta.max, default=None)
+    return HostPlan(
+        host=host,
+        services=tuple(services),
+        direct=tuple(
+            service for service, each in zip(services, sections, strict=True) if each.reach == "direct"
+        ),
+        every=first.every,
+        failures=first.failures,
+        successes=first.successes,
+        escalate_after=soonest.escalate_after if soonest is not None else None,
+        group=soonest.escalate_to if soonest is not None else None,
+    )
+
+
+def probe_inside(ground: Ground, service: ServiceName) -> Probe | None:
+    """The way through the host itself, for one that is reached past SSH; else None."""
+    section = ground.section(service)
+    if section.reach != "direct":
+        return None
+    host = ground.hosts[host_of_service(ground.configuration, service)]
+    return Probe(section.model_copy(update={"reach": "ssh"}), host=host, api_key=None)
+
+
+def account_of(operation: Operation) -> Account:
+    """Of a closed one, as far as it can be read."""
+    try:
+        return _ACCOUNT.validate_json(operation.account) if operation.account else Account()
+    except ValueError:
+        return Account()

@@ -1,0 +1,141 @@
+"""Incidents in Redis: begun once, written by their owner, told once, found again, dropped in time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from bot.clients.redis_link import thread_key
+from bot.clients.store import Store
+from bot.clients.store_incidents import KEPT, Fact, IncidentRecord, IncidentStore
+from bot.core.events import ChannelId, HostName, ServiceName
+from bot.core.incident_state import IncidentId
+from bot.errors import OwnershipLost
+from tests.support.outgoing import reply, root
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bot.clients.leases import Lease
+
+NAME = IncidentId("0123abcd" * 4)
+NOW = datetime.now(UTC)
+
+
+def record(name: IncidentId = NAME, **changes: Any) -> IncidentRecord:
+    made = IncidentRecord(
+        incident=name,
+        subject="kimi-k2.5",
+        service=ServiceName("kimi-k2.5"),
+        host=HostName("llm-two"),
+        channel=ChannelId("C1"),
+        opened=NOW,
+        plan="{}",
+        state="{}",
+        severity="down",
+    )
+    return made.model_copy(update=changes)
+
+
+@pytest_asyncio.fixture
+async def store(redis_url: str) -> AsyncIterator[Store]:
+    store = await Store.open(redis_url, owner="me", lease_seconds=60)
+    yield store
+    await store.close()
+
+
+async def claim(store: Store, name: IncidentId = NAME) -> Lease:
+    lease = await store.leases.claim(name)
+    assert lease is not None
+    return lease
+
+
+async def begin(store: Store, name: IncidentId = NAME) -> tuple[IncidentStore, Lease]:
+    incidents, lease = IncidentStore(store.link), await claim(store, name)
+    assert await incidents.create(record(name), [root(thread=name)], lease=lease)
+    return incidents, lease
+
+
+async def test_it_begins_once_with_its_root(store: Store) -> None:
+    incidents, lease = await begin(store)
+    assert not await incidents.create(record(headline="other"), [root(thread=NAME)], lease=lease)
+    assert await incidents.create(record(), [root(thread=NAME)], lease=lease)  # the same once more
+    assert len(await store.waiting(NAME)) == 1
+    assert await incidents.open_names() == [NAME]
+    assert await incidents.opened() == [record()]
+    assert await store.operation_at(ChannelId("C1"), root(thread=NAME).thread_ts or "") is None  # type: ignore[arg-type]
+
+
+async def test_state_and_messages_come_together_or_not_at_all(store: Store, redis_url: str) -> None:
+    incidents, lease = await begin(store)
+    await incidents.save(record(headline="two"), [reply(1, thread=NAME)], lease=lease)
+    await store.leases.let_go(lease)
+    other = await Store.open(redis_url, owner="other", lease_seconds=60)
+    await claim(other)
+    with pytest.raises(OwnershipLost):
+        await incidents.save(record(headline="three"), [reply(2, thread=NAME)], lease=lease)
+    await other.close()
+    assert await incidents.read(NAME) == record(headline="two")
+    assert len(await store.waiting(NAME)) == 2
+
+
+async def test_facts_are_told_once_and_wait_until_they_are_in_the_state(store: Store) -> None:
+    incidents, lease = await begin(store)
+    heard: list[IncidentId] = []
+    incidents.subscribe(heard.append)
+    first, second = (Fact(id=f"f{number}", kind="Ticked", body="{}") for number in (1, 2))
+    assert [await incidents.tell(NAME, fact) for fact in (first, second, first)] == [True] * 3
+    assert heard == [NAME] * 3
+    assert await incidents.facts(NAME) == [first, second]
+    await incidents.save(record(), lease=lease, heard=["f1"])
+    assert await incidents.facts(NAME) == [second]
+
+
+async def test_a_closed_one_hears_nothing_and_is_kept_as_the_past(store: Store) -> None:
+    incidents, lease = await begin(store)
+    closed = record(closed=NOW, over=NOW)
+    await incidents.save(closed, lease=lease)
+    assert not await incidents.tell(NAME, Fact(id="f", kind="Ticked", body="{}"))
+    assert not await incidents.tell(IncidentId("f" * 32), Fact(id="f", kind="Ticked", body="{}"))
+    assert await incidents.open_names() == []
+    assert await incidents.past("kimi-k2.5", 5) == [closed]
+    assert await incidents.past("other", 5) == []
+
+
+async def test_it_is_found_by_the_beginning_of_its_id(store: Store) -> None:
+    incidents, lease = await begin(store)
+    other = IncidentId("0123ffff" * 4)
+    await begin(store, other)
+    await incidents.save(record(closed=NOW), lease=lease)
+    assert {each.incident for each in await incidents.find("0123")} == {NAME, other}
+    assert [each.incident for each in await incidents.find("0123ABCD")] == [NAME]
+    assert await incidents.find("9") == await incidents.find("") == []
+
+
+async def test_what_is_too_old_or_too_much_is_dropped(store: Store) -> None:
+    incidents, lease = await begin(store)
+    await store.link.ask(store.link.redis.delete(thread_key(NAME, "queue")))  # it was sent
+    await incidents.save(record(closed=NOW), lease=lease)
+    await incidents.prune(NOW)
+    assert await incidents.read(NAME) is not None
+    await incidents.prune(NOW + KEPT + timedelta(days=1))
+    assert await incidents.read(NAME) is None
+    assert await incidents.past("kimi-k2.5", 5) == await incidents.find("0123") == []
+    other = IncidentId("0123ffff" * 4)
+    _, lease = await begin(store, other)
+    await incidents.save(record(other, closed=NOW), lease=lease)
+    await incidents.prune(NOW, most=0)
+    assert await incidents.past("kimi-k2.5", 5) == []
+
+
+async def test_a_name_without_a_record_is_stale_after_a_while(store: Store) -> None:
+    incidents = IncidentStore(store.link)
+    await incidents.index(record(opened=NOW))
+    assert not await incidents.is_stale(NAME)
+    await incidents.index(record(opened=NOW - timedelta(minutes=5)))
+    assert await incidents.is_stale(NAME)
+    await incidents.forget_open(NAME)
+    assert not await incidents.is_stale(NAME)

@@ -1,0 +1,86 @@
+"""What a host's watch remembers is written by its owner alone; words to it are taken once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from bot.clients.redis_link import thread_key
+from bot.clients.store import Store
+from bot.clients.store_watches import Owed, Watched, Watches, Word, lease_name
+from bot.core.events import HostName, ServiceName
+from bot.errors import OwnershipLost, StoreEmptied
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bot.clients.leases import Lease
+
+HOST, SERVICE = HostName("llm-two"), ServiceName("kimi-k2.5")
+WATCHED = Watched(state='{"standing": "serving"}', owed=(Owed(id="o1", kind="TellStopped", body="{}"),))
+
+
+@pytest_asyncio.fixture
+async def store(redis_url: str) -> AsyncIterator[Store]:
+    store = await Store.open(redis_url, owner="me", lease_seconds=60)
+    yield store
+    await store.close()
+
+
+async def claim(store: Store) -> Lease:
+    lease = await store.leases.claim(lease_name(HOST))
+    assert lease is not None
+    return lease
+
+
+async def test_what_is_written_is_read_by_the_next_process(store: Store) -> None:
+    watches, lease = Watches(store.link), await claim(store)
+    assert await watches.read(HOST, SERVICE) is None
+    await watches.write(lease, SERVICE, WATCHED)
+    await watches.write(lease, None, Watched(state="{}"))
+    assert await Watches(store.link).read(HOST, SERVICE) == WATCHED
+    assert await Watches(store.link).read(HOST, None) == Watched(state="{}")
+
+
+async def test_without_the_lease_nothing_is_written(store: Store, redis_url: str) -> None:
+    watches, lease = Watches(store.link), await claim(store)
+    await store.leases.let_go(lease)
+    other = await Store.open(redis_url, owner="other", lease_seconds=60)
+    await claim(other)
+    with pytest.raises(OwnershipLost):
+        await watches.write(lease, SERVICE, WATCHED)
+    await other.close()
+    assert await watches.read(HOST, SERVICE) is None
+
+
+async def test_a_redis_that_came_back_empty_is_told_apart(store: Store) -> None:
+    watches, lease = Watches(store.link), await claim(store)
+    await store.link.ask(store.link.redis.flushall())
+    with pytest.raises(StoreEmptied):
+        await watches.write(lease, SERVICE, WATCHED)
+
+
+async def test_words_wait_until_the_state_that_holds_them_is_written(store: Store) -> None:
+    watches, lease = Watches(store.link), await claim(store)
+    first = Word(id="w1", service=SERVICE, kind="Unmuted", body="{}")
+    second = Word(id="w2", service=SERVICE, kind="Unmuted", body="{}")
+    for word in (first, second, first):
+        await watches.say(HOST, word)
+    assert await watches.words(HOST) == [first, second]
+    assert await watches.words(HOST) == [first, second]
+    await watches.write(lease, SERVICE, WATCHED, heard=["w1"])
+    assert await watches.words(HOST) == [second]
+    await watches.say(HOST, first)
+    assert await watches.words(HOST) == [second]
+
+
+async def test_a_word_of_another_shape_is_set_aside(store: Store) -> None:
+    watches = Watches(store.link)
+    key = thread_key(lease_name(HOST), "words")
+    await store.link.ask(store.link.redis.rpush(key, b"what is this"))
+    assert await watches.words(HOST) == []
+    [aside] = await store.unreadable()
+    assert aside.raw == "what is this"
+    assert await store.link.ask(store.link.redis.llen(key)) == 0

@@ -1,0 +1,115 @@
+"""What people ask of incidents and mutes: which one is meant, what is shown, what is done once."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from bot.clients.store_watches import Watched, Watches, lease_name
+from bot.core.command import Outcome
+from bot.core.events import ChannelId, ServiceName, UserId
+from bot.core.incident_state import IncidentId
+from bot.core.monitor_state import Mute, WatchState
+from bot.incident_desk import Desk
+from bot.practice.workspace import CHANNEL
+from bot.watch_plans import WATCH_STATE
+from tests.support.waiting import until
+from tests.support.watchmen import HOST, SERVICE, watchmen
+
+if TYPE_CHECKING:
+    from bot.core.incident_state import IncidentPlan
+    from tests.support.watchmen import Watchmen
+
+ALICE, OTHER = UserId("U0ALICE"), ServiceName("other")
+
+
+async def begin(room: Watchmen) -> IncidentPlan:
+    plan = room.plan()
+    await room.incidents().open(plan)
+    await until(lambda: len(room.roots()) == 1)
+    return plan
+
+
+async def test_it_is_found_by_its_thread_and_by_its_id_where_it_may_be_named(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        plan, desk = await begin(room), Desk(room.ground)
+        found = None
+        while found is None:
+            await asyncio.sleep(0.05)
+            found = await desk.at(ChannelId(CHANNEL), room.roots()[0].ts)  # type: ignore[arg-type]
+        assert found == (plan.incident, SERVICE)
+        record = (await desk.find(plan.incident[:6], [SERVICE])).record
+        assert record is not None
+        assert record.incident == plan.incident
+        hidden = await desk.find(plan.incident[:6], [OTHER])
+        assert hidden.record is None
+        assert hidden.problem is not None
+
+
+async def test_the_list_tells_what_is_open_and_what_is_muted(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        desk = Desk(room.ground)
+        assert "No incident" in (await desk.rows([SERVICE], service=None)).text
+        plan = await begin(room)
+        lease = await room.ground.store.leases.claim(lease_name(HOST))
+        assert lease is not None
+        mute = Mute(room.ground.clock.now() + timedelta(hours=1), ALICE, "tests")
+        state = WATCH_STATE.dump_json(WatchState(mute=mute)).decode()
+        await Watches(room.ground.store.link).write(lease, SERVICE, Watched(state=state))
+        shown = await desk.rows([SERVICE], service=None)
+        assert "1 incident open" in shown.text
+        assert plan.incident[:8] in shown.text
+        assert "tests" in str(shown.blocks)
+        outage = await desk.outage_of(SERVICE)
+        assert outage is not None
+        assert outage.sentence == "process died by SIGSEGV"
+
+
+async def test_it_is_acknowledged_once_and_closed_once(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        desk = Desk(room.ground)
+        _, outcome = await desk.acknowledge(SERVICE, None, by=ALICE, token="t0")
+        assert outcome is Outcome.NOTHING
+        await begin(room)
+        _, outcome = await desk.acknowledge(SERVICE, None, by=ALICE, token="t1")
+        assert outcome is Outcome.DONE
+        await until(lambda: any("acknowledged" in text for text in room.thread(room.roots()[0])))
+        _, outcome = await desk.acknowledge(SERVICE, None, by=ALICE, token="t2")
+        assert outcome is Outcome.NOTHING
+        _, outcome = await desk.resolve(SERVICE, None, by=ALICE, token="t3")
+        assert outcome is Outcome.DONE
+        await until(lambda: any("by hand" in text for text in room.thread(room.roots()[0])))
+        _, outcome = await desk.resolve(SERVICE, None, by=ALICE, token="t4")
+        assert outcome is Outcome.NOTHING
+        assert await desk.outage_of(SERVICE) is None
+
+
+async def test_a_mute_goes_to_its_watch(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        poked: list[str] = []
+        desk = Desk(room.ground, poked.append)
+        _, outcome = await desk.unmute(SERVICE, by=ALICE, token="t0")
+        assert outcome is Outcome.NOTHING
+        await desk.mute(SERVICE, timedelta(hours=1), by=ALICE, reason="tests", token="t1")
+        await desk.mute(SERVICE, timedelta(hours=1), by=ALICE, reason="tests", token="t1")
+        _, outcome = await desk.unmute(SERVICE, by=ALICE, token="t2")
+        assert outcome is Outcome.DONE
+        words = await Watches(room.ground.store.link).words(HOST)
+        assert [(word.kind, word.service) for word in words] == [("Muted", SERVICE), ("Unmuted", SERVICE)]
+        assert poked == [HOST] * 3
+
+
+async def test_a_file_is_sent_once_for_each_time_it_is_asked_for(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        plan, desk = await begin(room), Desk(room.ground)
+        for _ in range(2):
+            await desk.export(plan.incident, by=ALICE, channel=ChannelId(CHANNEL), thread_ts=None, token="t1")
+        await until(lambda: len(room.slack.files) == 1)
+        await room.ground.outbox.drain(5)
+        [file] = room.slack.files.values()
+        assert b"# kimi" in file.content
+        gone = await desk.export(
+            IncidentId("f" * 32), by=ALICE, channel=ChannelId(CHANNEL), thread_ts=None, token="t2"
+        )
+        assert "no incident" in gone.text

@@ -1,0 +1,49 @@
+"""Messages of an incident: names that make each once, what may be shown in the channel, the file."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bot.core.events import ChannelId
+from bot.core.incident_actions import PostIncidentReply, SignTold, UploadTimeline
+from bot.core.monitor_events import TellStopped
+from bot.incident_messages import incident_reply, incident_root, stopped_message, timeline_letter
+from tests.support.incidents import BEGAN, DIED, SERVICE, Case
+
+CHANNEL = ChannelId("C0LLMOPS")
+
+
+def test_the_root_and_its_edits_have_one_thread_and_say_what_they_are() -> None:
+    view = Case().view()
+    root, edit = (incident_root(view, channel=CHANNEL, edit=edit) for edit in (False, True))
+    assert (root.id, root.kind) == (f"{view.incident}:root", "root")
+    assert (edit.id, edit.kind) == (f"{view.incident}:edit", "edit")
+    assert root.thread == edit.thread == view.incident
+    assert root.tags["state"] == "open"
+    assert "verb" not in root.tags  # or it would be taken for a startup
+
+
+def test_a_reply_is_named_by_its_number_and_shown_in_the_channel_where_that_is_ordered() -> None:
+    case = Case()
+    order = PostIncidentReply(7, SignTold(DIED), broadcast=True)
+    told = incident_reply(order, case.view(), channel=CHANNEL)
+    assert told.id == f"{case.plan.incident}:{order.sequence}"
+    assert (told.kind, told.broadcast) == ("reply", order.broadcast)
+
+
+def test_the_timeline_is_a_file_of_the_thread() -> None:
+    case = Case()
+    letter, content = timeline_letter(
+        UploadTimeline(9), case.plan, case.incident.state, case.now + timedelta(minutes=1), channel=CHANNEL
+    )
+    assert (letter.id, letter.kind) == (f"{case.plan.incident}:9", "upload")
+    assert letter.file is not None
+    assert letter.file.name.endswith(".md")
+    assert content.decode().startswith("# kimi")
+
+
+def test_a_stop_is_one_message() -> None:
+    told = TellStopped(SERVICE, BEGAN, None, "someone stopped it")
+    message = stopped_message(told, thread="stopped-1", channel=CHANNEL)
+    assert (message.id, message.thread, message.kind) == ("stopped-1:root", "stopped-1", "root")
+    assert "stopped" in message.text

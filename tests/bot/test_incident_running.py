@@ -1,0 +1,101 @@
+"""One incident under way: the log is read, its end is told with a file, other tools hear, Redis may go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from bot.clients.store_watches import Watches
+from bot.core.events import UserId
+from bot.core.incident_events import Recovered, ResolvedByHand
+from bot.core.incident_state import LINGER
+from bot.watch_orders import read_word
+from tests.support.waiting import until
+from tests.support.watchmen import HOST, watchmen
+
+if TYPE_CHECKING:
+    from bot.incident_running import IncidentRunning
+    from tests.support.watchmen import Watchmen
+
+ALICE = UserId("U0ALICE")
+
+
+class Listener:
+    """Stands where the webhook does."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+
+    async def send(self, payload: dict[str, Any]) -> bool:
+        self.heard.append(payload)
+        return True
+
+
+async def begin(room: Watchmen, listener: Listener | None = None) -> IncidentRunning:
+    incidents = room.incidents()
+    incidents.webhook = listener  # type: ignore[assignment]
+    plan = room.plan()
+    await incidents.open(plan)
+    await until(lambda: len(room.roots()) == 1)
+    return incidents.running[plan.incident]
+
+
+async def test_the_log_of_the_run_that_broke_tells_the_cause(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        process = room.far.unit.process
+        assert process is not None
+        process.write(
+            b"[2026-05-29 03:12:40 TP3] Scheduler hit an exception: Traceback (most recent call last):\n"
+            b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total\n",
+            pid=process.pid,
+            comm="python",
+        )
+        await begin(room)
+        await until(lambda: any("Out of GPU memory" in text for text in room.thread(room.roots()[0])))
+        await until(lambda: "Out of GPU memory" in room.roots()[0].plain)
+
+
+async def test_its_end_comes_with_a_file_and_other_tools_hear_of_all_of_it(redis_url: str) -> None:
+    listener = Listener()
+    async with watchmen(redis_url) as room:
+        running = await begin(room, listener)
+        running._hear(Recovered(room.ground.clock.now()))
+        await until(lambda: len(room.slack.files) == 1)
+        await until(lambda: "was down for" in room.roots()[0].text)
+        [file] = room.slack.files.values()
+        assert file.name.endswith(".md")
+        assert [each["event"] for each in listener.heard][:1] == ["opened"]
+        assert listener.heard[-1]["event"] == "resolved"
+        assert len({each["id"] for each in listener.heard}) == len(listener.heard)
+
+
+async def test_after_its_time_it_is_closed_for_good(redis_url: str) -> None:
+    async with watchmen(redis_url, speed=20 * LINGER.total_seconds()) as room:
+        running = await begin(room)
+        running._hear(Recovered(room.ground.clock.now()))
+        await until(lambda: running.incident.is_closed)
+        await until(lambda: running.record.closed is not None)
+        assert await running.store.opened() == []
+
+
+async def test_a_person_closes_it_and_its_watch_is_told(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        running = await begin(room)
+        running._hear(ResolvedByHand(ALICE))
+        await until(lambda: any("by hand" in text for text in room.thread(room.roots()[0])))
+        watches = Watches(room.ground.store.link)
+        while not (words := await watches.words(HOST)):  # noqa: ASYNC110 - Redis alone knows
+            await asyncio.sleep(0.05)
+        [word] = words
+        event = read_word(word)
+        assert getattr(event, "incident", None) == running.plan.incident
+
+
+async def test_a_redis_that_came_back_empty_costs_neither_the_thread_nor_a_word(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        running = await begin(room)
+        await until(lambda: running.address is not None)
+        await room.ground.store.link.ask(room.ground.store.link.redis.flushall())
+        running._hear(Recovered(room.ground.clock.now()))
+        await until(lambda: any("resolved" in text for text in room.thread(room.roots()[0])))
+        assert len(room.roots()) == 1

@@ -1,0 +1,81 @@
+"""What a watch orders is done once for each name: a word in the channel, an incident, a startup followed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from bot.core.events import InvocationId, Member, OperationId, UserId
+from bot.core.incident_events import Acknowledged
+from bot.core.incident_state import How
+from bot.core.monitor_events import OpenIncident, TellIncident, TellStopped, WatchStart
+from bot.errors import CommandRefused, StoreUnavailable
+from bot.watch_acts import Acts
+from tests.support.waiting import until
+from tests.support.watchmen import SERVICE, watchmen
+
+if TYPE_CHECKING:
+    from tests.support.watchmen import Watchmen
+
+STOPPED = TellStopped(SERVICE, datetime.now(UTC), None, "someone outside chat stopped it")
+START = WatchStart(SERVICE, Member("llm-two/x.service"), InvocationId("a" * 32), How.SYSTEMD, 4)
+
+
+class ScriptedStartups:
+    """Raises each of `errors` in turn, then follows."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def follow(self, service: str, invocation: str, *, reason: str) -> OperationId:
+        self.asked.append((service, invocation, reason))
+        if self.errors:
+            raise self.errors.pop(0)
+        return OperationId("op")
+
+
+def acts(room: Watchmen, startups: ScriptedStartups | None = None) -> Acts:
+    return Acts(room.ground, room.incidents(), startups or ScriptedStartups())  # type: ignore[arg-type]
+
+
+async def test_a_stop_is_told_once(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        act = acts(room)
+        for _ in range(2):
+            await act.carry(STOPPED, "name")
+        await until(lambda: len(room.roots()) == 1)
+        await room.ground.outbox.drain(5)
+        assert len(room.roots()) == 1
+        assert "stopped" in room.roots()[0].plain
+
+
+async def test_an_incident_is_opened_and_told_once(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        act, plan = acts(room), room.plan()
+        told = TellIncident(plan.incident, Acknowledged(UserId("U0ALICE")))
+        for _ in range(2):
+            await act.carry(OpenIncident(plan), "one")
+            await act.carry(told, "two")
+        await until(lambda: len(room.roots()) == 1)
+        await until(lambda: any("acknowledged" in text for text in room.thread(room.roots()[0])))
+        assert len(room.roots()) == 1
+
+
+async def test_a_start_is_followed_with_what_began_it_though_redis_was_away(redis_url: str) -> None:
+    startups = ScriptedStartups(StoreUnavailable("gone"))
+    async with watchmen(redis_url) as room:
+        await acts(room, startups).carry(START, "name")
+        await until(lambda: len(startups.asked) == 2)
+        service, invocation, reason = startups.asked[-1]
+        assert (service, invocation) == (SERVICE, "a" * 32)
+        assert "by systemd" in reason
+
+
+async def test_what_cannot_be_followed_is_not_asked_again(redis_url: str) -> None:
+    startups = ScriptedStartups(CommandRefused("it does not run"))
+    async with watchmen(redis_url) as room:
+        await acts(room, startups).carry(START, "name")
+        await until(lambda: not startups.errors)
+        await acts(room, startups).carry(STOPPED, "other")
+        assert len(startups.asked) == 1

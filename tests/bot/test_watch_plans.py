@@ -1,0 +1,60 @@
+"""What is watched, through which host, how often."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from bot.core.events import HostName, ServiceName
+from bot.watch_plans import account_of, make_host_plan, watched_services
+from config.loading import parse_configuration
+from tests.support.carriers import Backstage
+from tests.support.outgoing import operation
+
+ONE, TWO, OFF = ServiceName("one"), ServiceName("two"), ServiceName("off")
+
+
+def raw() -> dict[str, Any]:
+    host = {"address": "h", "user": "kimi", "identity_file": "/k", "known_hosts": "/h"}
+
+    def service(**changes: Any) -> dict[str, Any]:
+        unit = {"host": "a", "unit": "x.service", "url": "http://127.0.0.1:1", "model": "m"}
+        return unit | changes
+
+    return {
+        "slack": {"channel": "C0LLMOPS"},
+        "hosts": {"a": host, "b": host},
+        "services": {
+            "one": service(
+                host=None,
+                unit=None,
+                members=[{"host": "b", "unit": "x.service"}, {"host": "a", "unit": "y.service"}],
+                reach="direct",
+                monitor={"every": "30s", "failures": 5, "escalate_after": "20m", "escalate_to": "S0ONCALL"},
+            ),
+            "two": service(host="b", monitor={"every": "10s", "failures": 2, "successes": 4}),
+            "off": service(monitor={"enabled": False}),
+        },
+    }
+
+
+async def test_a_service_belongs_to_the_host_of_its_first_member() -> None:
+    read = raw()
+    for section in read["services"].values():
+        for key in ("host", "unit"):
+            if section[key] is None:
+                del section[key]
+    configuration = parse_configuration(read, source="test")
+    assert watched_services(configuration) == {HostName("b"): [ONE, TWO]}
+    stage = Backstage(configuration)
+    plan = make_host_plan(stage.ground, HostName("b"), [ONE, TWO])
+    assert (plan.every, plan.failures, plan.successes) == (timedelta(seconds=10), 2, 4)
+    assert (plan.services, plan.direct) == ((ONE, TWO), (ONE,))
+    assert (plan.escalate_after, plan.group) == (timedelta(minutes=20), "S0ONCALL")
+
+
+def test_an_account_that_cannot_be_read_is_an_empty_one() -> None:
+    whole = operation(account='{"took": 12.5}')
+    assert account_of(whole).took == 12.5
+    assert account_of(operation(account="rubbish")).took is None
+    assert account_of(operation()).took is None

@@ -1,0 +1,100 @@
+"""The verbs about incidents and mutes, typed and pressed: who may, which one is meant, what comes of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from bot.core.blocks import Message, actions, button, make_message, pack, section
+from bot.core.events import ServiceName
+from bot.core.incident_render import render_incident_root
+from bot.core.request import Outage
+from tests.support.configurations import ALICE, BOB, MALLORY, OPS
+from tests.support.handler_room import INCIDENT
+from tests.support.incidents import Case
+
+if TYPE_CHECKING:
+    from tests.support.handler_room import Room
+
+KIMI = ServiceName("kimi-k2.5")
+SHORT = INCIDENT[:8]
+
+
+async def test_the_list_is_of_what_may_be_named_here(room: Room) -> None:
+    assert "No incident is open" in (await room.slash(MALLORY, "incidents")).text
+    ((kind, services, service),) = room.incidents.asked
+    assert (kind, service) == ("rows", KIMI)  # the one that is meant where none is named
+    assert KIMI in services
+
+
+async def test_the_status_tells_of_an_open_one(room: Room) -> None:
+    room.incidents.outage = Outage(SHORT, "process died by SIGSEGV", timedelta(minutes=4))
+    assert "process died by SIGSEGV" in str(await room.slash(MALLORY, f"status {KIMI}"))
+
+
+async def test_one_of_them_as_a_file_goes_where_it_was_asked_for(room: Room) -> None:
+    assert "as a file" in (await room.slash(MALLORY, f"incidents export {SHORT}")).text
+    assert room.incidents.asked == [("export", INCIDENT, OPS, None)]
+    assert "no incident" in (await room.slash(MALLORY, "incidents export 99999999")).text
+    assert len(room.incidents.asked) == 1
+
+
+async def test_anybody_may_be_on_it_and_operators_close_it(room: Room) -> None:
+    assert "You are on it" in (await room.slash(MALLORY, f"ack {SHORT}")).text
+    assert room.incidents.asked == [("ack", KIMI, INCIDENT, MALLORY)]
+    assert "Closed" not in (await room.slash(MALLORY, f"resolve {SHORT}")).text
+    assert "Closed" in (await room.slash(ALICE, f"resolve {SHORT}")).text
+    assert room.incidents.asked[1:] == [("resolve", KIMI, INCIDENT, ALICE)]
+
+
+async def test_an_incident_is_judged_by_the_service_it_is_about(room: Room) -> None:
+    room.incidents.service = ServiceName("elsewhere-only")
+    assert "no incident" in (await room.slash(ALICE, f"resolve {SHORT}")).text
+    room.incidents.service = None  # a host's: for those who may everything
+    assert "Closed" not in (await room.slash(MALLORY, f"resolve {SHORT}")).text
+    assert room.incidents.asked == []
+
+
+async def test_a_mute_lasts_and_has_a_reason_and_ends(room: Room) -> None:
+    assert "Muted" in (await room.slash(ALICE, f"mute {KIMI} 2h work on the rack")).text
+    assert "No longer" in (await room.slash(ALICE, f"unmute {KIMI}")).text
+    assert room.incidents.asked == [
+        ("mute", KIMI, timedelta(hours=2), ALICE, "work on the rack"),
+        ("unmute", KIMI, ALICE),
+    ]
+    await room.slash(MALLORY, f"mute {KIMI} 2h")
+    assert len(room.incidents.asked) == 2
+
+
+async def test_in_its_thread_it_needs_no_name(room: Room) -> None:
+    ts = await room.show(render_incident_root(Case().view()))
+    room.incidents.thread = ts
+    await room.slack.mention(BOB, OPS, "ack", thread_ts=ts)
+    asked = await room.wait_for(lambda: room.incidents.asked)
+    assert asked == [("ack", KIMI, INCIDENT, BOB)]
+
+
+async def test_the_buttons_of_the_root(room: Room) -> None:
+    value = pack(o=INCIDENT, s=KIMI, m=60)
+    buttons = [button(name, name, value) for name in ("ack", "mute", "resolve", "export")]
+    message: Message = make_message("down", section("down"), actions(*buttons))
+    ts = await room.show(message)
+    for name in ("ack", "mute", "resolve", "export"):
+        assert (await room.slack.press(ALICE, OPS, ts, f"kimi:{name}")).acknowledged
+        await room.settled()
+    assert room.incidents.asked == [
+        ("ack", KIMI, INCIDENT, ALICE),
+        ("mute", KIMI, timedelta(hours=1), ALICE, ""),
+        ("resolve", KIMI, INCIDENT, ALICE),
+        ("export", INCIDENT, OPS, ts),
+    ]
+
+
+async def test_a_hosts_incident_has_buttons_too(room: Room) -> None:
+    room.incidents.service = None
+    ts = await room.show(
+        make_message("gone", section("gone"), actions(button("Acknowledge", "ack", pack(o=INCIDENT))))
+    )
+    await room.slack.press(ALICE, OPS, ts, "kimi:ack")
+    asked = await room.wait_for(lambda: room.incidents.asked)
+    assert asked == [("ack", None, INCIDENT, ALICE)]

@@ -1,0 +1,198 @@
+"""What happens to a service at night: one thread, the right cause, at once, and little in the channel."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from bot.clients.store_incidents import IncidentRecord, IncidentStore
+from bot.core.events import ServiceName, UserId
+from bot.incident_running import PLAN, STATE
+from bot.practice.workspace import ALICE, CHANNEL, SERVICE
+from tests.support.practice import Practice, practise
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bot.practice.slack_state import Change, PostedMessage
+
+EVERY, FAILURES = timedelta(seconds=15), 3
+WITHIN = 90.0
+
+
+@dataclass
+class Night:
+    """`posted`: when each message of the bot came, as the practice tells time."""
+
+    practice: Practice
+    posted: dict[str, datetime] = field(default_factory=dict)
+
+    def note(self, change: Change) -> None:
+        if change.message is not None and change.kind == "posted":
+            self.posted.setdefault(change.message.ts, self.practice.workspace.clock.now())
+
+    @property
+    def store(self) -> IncidentStore:
+        return IncidentStore(self.practice.app.startups.ground.store.link)
+
+    def outages(self) -> list[PostedMessage]:
+        """Roots of incidents."""
+        marks = ("🔴", "⚠️", "was down for", "was degraded")
+        return [root for root in self.practice.roots() if any(mark in root.text for mark in marks)]
+
+    def starts(self) -> list[PostedMessage]:
+        return [root for root in self.practice.roots() if root not in self.outages()]
+
+    async def outage(self) -> PostedMessage:
+        return (await self.practice.until(lambda _: self.outages(), within=WITHIN))[0]  # type: ignore[no-any-return]
+
+    async def resolved(self, root: PostedMessage, times: int = 1) -> None:
+        def enough(_: Any) -> bool:
+            return sum("resolved" in text for text in self.practice.replies(root)) >= times
+
+        await self.practice.until(enough, within=WITHIN)
+        assert await self.practice.app.startups.ground.outbox.drain(WITHIN)
+
+    async def record(self) -> IncidentRecord:
+        """The only one."""
+        [record] = await self.store.opened()
+        return record
+
+    def loud(self, root: PostedMessage) -> int:
+        """Messages of this incident in the channel itself."""
+        return 1 + sum(message.broadcast for message in self.practice.thread(root)[1:])
+
+    def in_order(self, root: PostedMessage, *words: str) -> None:
+        replies = self.practice.replies(root)
+        places = [next((at for at, text in enumerate(replies) if word in text), None) for word in words]
+        assert None not in places, (words, replies)
+        assert places == sorted(places, key=lambda place: place or 0), (words, replies)
+
+    def soon(self, root: PostedMessage, fault: datetime, *, allowed: timedelta) -> None:
+        """`allowed`, and two real seconds."""
+        real = timedelta(seconds=2 * self.practice.workspace.clock.speed)
+        assert self.posted[root.ts] - fault <= allowed + real
+
+
+@asynccontextmanager
+async def night(scenario: str, *, speed: float = 30.0, **changes: Any) -> AsyncIterator[Night]:
+    async with practise(scenario, speed=speed, watched=True, **changes) as practice:
+        found = Night(practice)
+        practice.slack.on_change(found.note)
+        yield found
+
+
+def said_at(night: Night, words: str) -> datetime:
+    """When the host's journal has these words."""
+    entries = night.practice.workspace.host.journal.entries
+    entry = next(each for each in entries if words in each.text("MESSAGE"))
+    return datetime.fromtimestamp(entry.realtime / 1e6, tz=night.practice.workspace.clock.now().tzinfo)
+
+
+async def test_it_dies_at_three_and_systemd_starts_it_again() -> None:
+    async with night("dies-at-3am") as found:
+        root = await found.outage()
+        found.soon(root, said_at(found, "Scheduler hit an exception"), allowed=timedelta())
+        await found.resolved(root)
+        assert len(found.outages()) == 1
+        [start] = found.starts()
+        assert "started outside chat" in start.plain
+        assert "by systemd, after a crash" in start.plain
+        found.in_order(
+            root, "A GPU kernel touched memory", "started again by systemd", "came through", "resolved"
+        )
+        assert "started outside chat" not in "".join(found.practice.replies(root))
+        assert found.loud(root) <= 2
+        state = STATE.validate_json((await found.record()).state)
+        assert timedelta(minutes=5) < state.downtime < timedelta(minutes=15)
+        assert found.practice.orders() == []
+
+
+async def test_a_crash_loop_is_one_incident_that_counts() -> None:
+    async with night("loops-at-3am", speed=60) as found:
+        root = await found.outage()
+        await found.practice.reply(root, "each died in weights", within=WITHIN)
+        assert len(found.outages()) == 1
+        assert len(found.starts()) <= 1
+        assert found.loud(root) <= 2
+        replies = found.practice.replies(root)
+        assert "resolved" not in "".join(replies)
+        assert sum("Scheduler hit an exception" in text for text in replies) == 0
+
+
+async def test_a_dead_engine_that_answers_200_is_found_out_by_a_completion() -> None:
+    service = {"smoke": {"timeout": "1s"}, "monitor": {"completion_every": "30s"}}
+    async with night("hangs-but-answers", service=service) as found:
+        root = await found.outage()
+        assert "completion" in root.plain
+        outcome = await found.practice.type(f"restart {SERVICE}")
+        assert outcome.acknowledged
+        await found.practice.until(lambda slack: len(slack.ephemerals(ALICE)) > 0)
+        with_question = found.practice.slack.ephemerals(ALICE)[-1]
+        await found.practice.slack.press(ALICE, CHANNEL, with_question.ts, "kimi:confirm")
+        await found.resolved(root)
+        assert len(found.outages()) == 1
+        assert found.loud(root) <= 2
+        assert found.practice.orders() == ["restart"]
+
+
+async def test_a_host_that_is_gone_is_one_incident_of_its_own() -> None:
+    async with night("host-gone", speed=10) as found:
+        root = await found.outage()
+        plan = PLAN.validate_json((await found.record()).plan)
+        assert (plan.subject, plan.service) == ("llm-two", None)
+        found.soon(root, plan.last_healthy or plan.began, allowed=FAILURES * EVERY + EVERY)
+        await found.resolved(root)
+        assert len(found.outages()) == 1
+        assert found.starts() == []
+        assert found.loud(root) <= 2
+
+
+async def test_flapping_is_one_incident() -> None:
+    async with night("flapping") as found:
+        root = await found.outage()
+        await found.resolved(root, times=2)
+        assert len(found.outages()) == 1
+        found.in_order(root, "resolved", "down again")
+        assert found.loud(root) <= 2
+        assert found.starts() == []
+
+
+async def test_a_restart_in_a_terminal_is_a_startup_and_no_outage() -> None:
+    async with night("restarted-in-terminal") as found:
+        await found.practice.until(lambda _: found.starts(), within=WITHIN)
+        operation = await found.practice.verdict()
+        assert (operation.verdict, operation.by) == ("healthy", None)
+        assert "started outside chat" in found.starts()[0].plain
+        assert found.outages() == []
+        assert await found.store.opened() == []
+        assert len(found.starts()) == 1
+        history = await found.practice.app.startups.ground.store.history(ServiceName(SERVICE), 5)
+        assert len(history) == 1
+
+
+async def test_a_slow_death_is_degraded_first_and_down_then() -> None:
+    async with night("slow-death") as found:
+        root = await found.outage()
+        assert "degraded" in root.plain or "was degraded" in "".join(found.practice.replies(root))
+        await found.resolved(root)
+        assert len(found.outages()) == 1
+        found.in_order(root, "was degraded before", "Out of GPU memory", "resolved")
+        assert found.loud(root) <= 2
+
+
+async def test_people_have_it_in_hand() -> None:
+    """Acknowledged in the thread, muted, shown in the status, given as a file."""
+    async with night("host-gone", speed=30) as found:
+        root = await found.outage()
+        await found.practice.slack.press(ALICE, CHANNEL, root.ts, "kimi:ack")
+        await found.practice.reply(root, "acknowledged")
+        state = STATE.validate_json((await found.record()).state)
+        assert state.acked_by == UserId(ALICE)
+        incident = (await found.record()).incident[:8]
+        assert incident in await found.practice.ask("incidents")
+        await found.practice.ask(f"incidents export {incident}")
+        [file] = await found.practice.until(lambda slack: list(slack.files.values()))
+        assert b"# llm" in file.content
