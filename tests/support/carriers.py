@@ -279,12 +279,14 @@ class ScriptedProbe:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    async def check(self) -> ProbeAnswer:
+    async def check(self, *, whole: bool = True) -> ProbeAnswer:
+        del whole
         self.checks += 1
         await self.gate.wait()
         return self.answer
 
-    async def smoke(self) -> SmokeResult:
+    async def smoke(self, *, short: bool = False) -> SmokeResult:
+        del short
         self.smokes += 1
         await self.gate.wait()
         return self.result
