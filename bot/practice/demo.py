@@ -59,6 +59,8 @@ class Demo:
         if self.say:
             self.show(_explain(self.speed))
         try:
+            if self.scenario.is_outage and not self.say:  # it comes without a word
+                workspace.slack.on_change(Printer(workspace, show=self.show).print_change)
             app = await workspace.start()
             if not self.say:
                 return await self._stay(workspace)

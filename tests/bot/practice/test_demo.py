@@ -118,6 +118,17 @@ async def test_a_port_that_is_taken_or_none_is_a_sentence() -> None:
                 await demo.run()
 
 
+async def test_an_outage_is_told_in_the_terminal_without_a_word() -> None:
+    told: list[str] = []
+    demo = Demo(SCENARIOS["dies-at-3am"], speed=60, port=0, say=(), show=told.append)
+    running = asyncio.create_task(demo.run())
+    async with asyncio.timeout(60):
+        while not any("is down" in text for text in told):  # noqa: ASYNC110 - it tells when it tells
+            await asyncio.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == HEALTHY
+
+
 async def test_without_a_word_it_stays_until_it_is_interrupted() -> None:
     shown: list[str] = []
     demo = Demo(SCENARIOS["healthy"], 100, port=0, say=(), show=shown.append)
