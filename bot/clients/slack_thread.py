@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import defaultdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
     from bot.core.events import MessageTs
 
 POISONED = frozenset({"internal_error", "fatal_error"})
+READS = frozenset({"conversations.history", "conversations.replies"})  # no word on what was to be sent
 PLAIN_AFTER = 8  # such answers in a row to one message, before it is tried as plain text
+GIVE_UP_AFTER = 8  # more of them, to the plain text: minutes in all
 FILE_TRIES = 5  # uncertain tries to hand over a file's bytes, before text stands in for it
 LINK_SECONDS = 5.0
 LINK_TRIES = 3
@@ -67,7 +70,7 @@ class Sender:
         self._queue = outlet.queue
         self.until = float("-inf")  # monotonic time up to which the lease surely is ours
         self._failures = 0  # in a row
-        self._poisoned = 0
+        self._choked: defaultdict[str, list[str]] = defaultdict(list)  # POISONED answers, by message
 
     def assure(self) -> None:
         """Raises OwnershipLost where the lease may have ended: another process may be sending by now."""
@@ -123,7 +126,13 @@ class Sender:
         except SlackError as error:
             await self._fail(claim, message, error)
         else:
-            self._failures = self._poisoned = 0
+            self._forget(message)
+
+    def _forget(self, message: Outgoing) -> None:
+        """It no longer waits. An edit is no sign that the head, which may wait longer, is well."""
+        self._choked.pop(message.id, None)
+        if message.kind != "edit":
+            self._failures = 0
 
     async def _fail(self, claim: Claim, message: Outgoing, error: SlackError) -> None:
         log.warning(
@@ -131,7 +140,9 @@ class Sender:
         )
         self._outlet.counts["failed"] += 1
         # Something in front of Slack may refuse a message too, in no words of Slack's: 413, 403.
-        self._poisoned += error.code in POISONED or error.code.startswith("HTTP status 4")
+        poisoned = error.code in POISONED or error.code.startswith("HTTP status 4")
+        if poisoned and error.method not in READS:
+            self._choked[message.id].append(error.code)
         if isinstance(error, SlackBusy):
             self._outlet.park(error, channel_of(claim))
         if message.kind == "edit":
@@ -190,6 +201,7 @@ class Sender:
         return Sent(address_by(claim, head, Address(channel=channel, ts=ts)))
 
     async def _send(self, claim: Claim, head: Outgoing) -> Sent:
+        self._give_up_on(head)
         if claim.attempted is None:
             await self._queue.attempt(self.thread, self._outlet.owner, new_attempt(head))
         if head.kind == "upload":
@@ -197,9 +209,19 @@ class Sender:
             return Sent()
         return Sent(address_by(claim, head, await self._post(head, thread_ts_of(claim))))
 
+    def _give_up_on(self, head: Outgoing) -> None:
+        """Raises SlackRefused for what Slack chokes on as plain text too, that the thread may go on.
+
+        Asked once Slack has answered that it does not have it: a Slack that answers nothing refuses nothing.
+        """
+        codes = self._choked[head.id]
+        kinds = 2 if head.kind == "upload" else 1  # the file itself, and what stands in for it
+        if len(codes) >= kinds * PLAIN_AFTER + GIVE_UP_AFTER:
+            raise SlackRefused(POST, codes[-1])
+
     def _palatable(self, message: Outgoing, after: int = 1) -> Outgoing:
         """What Slack chokes on again and again is tried as plain text."""
-        return plain(message) if self._poisoned >= after * PLAIN_AFTER else message
+        return plain(message) if len(self._choked[message.id]) >= after * PLAIN_AFTER else message
 
     async def _post(self, message: Outgoing, thread_ts: MessageTs | None, *, after: int = 1) -> Address:
         web = self._outlet.web
@@ -228,7 +250,7 @@ class Sender:
         file_id = attempt.file if attempt else None
         if content is None:
             raise SlackRefused(slack_files.RESERVE, "no_content")
-        if self._poisoned >= PLAIN_AFTER:
+        if len(self._choked[head.id]) >= PLAIN_AFTER:
             raise SlackRefused(slack_files.COMPLETE, "internal_error")
         if file_id is None:
             note = head.file or FileNote(name="log.txt", title="log")
@@ -311,7 +333,7 @@ class Sender:
         # First: who dies in between meets the refusal again, and tells nothing twice.
         await self._outlet.alerts.tell(parked, content)
         await self._queue.park(claim, self._outlet.owner, parked)
-        self._failures = self._poisoned = 0
+        self._forget(message)
         self._outlet.counts["parked"] += 1
         log.error(
             "message_parked",

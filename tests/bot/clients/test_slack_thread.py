@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -14,10 +15,10 @@ from bot.clients.slack_thread import Sender
 from bot.errors import OwnershipLost
 from bot.practice.slack_faults import UPLOAD, FaultPlan
 from tests.support.outbox import Stage, open_stage
-from tests.support.outgoing import CHANNEL, edit, operation, reply, root, section, upload
+from tests.support.outgoing import CHANNEL, OTHER_CHANNEL, edit, operation, reply, root, section, upload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from bot.clients.records import Outgoing
     from bot.core.pacing import Step, Waiting
@@ -239,6 +240,97 @@ async def test_an_edit_that_slack_chokes_on_is_shown_plain(
     await stage.store.enqueue([edit("now")])
     await stage.deliver()
     assert (stage.root().text, stage.root().blocks) == ("now", ())
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tries as it is, two as plain text."""
+    monkeypatch.setattr("bot.clients.slack_thread.PLAIN_AFTER", 2)
+    monkeypatch.setattr("bot.clients.slack_thread.GIVE_UP_AFTER", 2)
+
+
+def says(text: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda arguments: arguments.get("text") == text
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("code", ["internal_error", "fatal_error"])
+async def test_what_slack_chokes_on_for_good_is_told_elsewhere_and_the_thread_goes_on(
+    stage: Stage, code: str
+) -> None:
+    await stage.store.enqueue([root()])
+    await stage.deliver()
+    choking = reply(1, "hard to swallow", blocks=(section("hard to swallow"),))
+    here = says("hard to swallow")
+    stage.slack.faults.add(POST, plan.error(code), None, where=lambda a: here(a) and a["channel"] == CHANNEL)
+    async with stage.outbox(fallback=OTHER_CHANNEL) as outbox, asyncio.timeout(20):
+        await stage.store.enqueue([choking, reply(2)])
+        number = 0
+        while await stage.store.queue.pending():  # edits that are shown meanwhile excuse nothing
+            await stage.store.save(operation(), [edit(f"present {number}")])
+            number += 1
+            await asyncio.sleep(0.02)
+        assert await outbox.drain(5)
+    assert [message.text for message in stage.slack.thread(CHANNEL, stage.root().ts)][1:] == ["reply 2"]
+    [parked] = await stage.store.parked()
+    assert (parked.outgoing.id, parked.method, parked.code) == ("op1:1", POST, code)
+    assert stage.thread(OTHER_CHANNEL)[1:] == ["hard to swallow"]
+    tried = [call.arguments for call in stage.slack.calls if call.method == POST and here(call.arguments)]
+    assert [bool(each.get("blocks")) for each in tried if each["channel"] == CHANNEL] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_root_that_slack_chokes_on_for_good_is_a_refused_root(stage: Stage) -> None:
+    stage.slack.add_user("U0ALICE", "alice")
+    stage.slack.faults.add(POST, plan.error("internal_error"), times=4)
+    await stage.store.enqueue([root(asker="U0ALICE"), reply(1), edit("now")])
+    await stage.deliver()
+    parked = await stage.store.parked()
+    assert sorted(entry.outgoing.id for entry in parked) == ["op1:1", "op1:edit", "op1:root"]
+    assert {entry.code for entry in parked} == {"internal_error"}
+    assert stage.slack.channel_messages(CHANNEL) == []
+    assert await stage.store.queue.address("dm-op1") is not None
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_slack_took_at_the_last_try_is_not_told_elsewhere(stage: Stage) -> None:
+    await stage.store.enqueue([root()])
+    await stage.deliver()
+    stage.slack.faults.add(POST, plan.error("internal_error"), times=3)
+    stage.slack.faults.add(POST, plan.error("internal_error", accept=True))
+    await stage.store.enqueue([reply(1), reply(2)])
+    await stage.deliver()
+    assert stage.thread() == ["restarting", "reply 1", "reply 2"]
+    assert await stage.store.parked() == []
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_slack_that_chokes_on_everything_refuses_nothing(stage: Stage) -> None:
+    await stage.store.enqueue([root()])
+    await stage.deliver()
+    stage.slack.faults.add(POST, plan.error("internal_error"))
+    stage.slack.faults.add("conversations.replies", plan.error("internal_error"), times=8)
+    await stage.store.enqueue([reply(1, blocks=(section("as it is"),))])
+    await stage.deliver()
+    assert stage.slack.thread(CHANNEL, stage.root().ts)[1].blocks
+    assert await stage.store.parked() == []
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_file_and_its_text_that_slack_chokes_on_for_good_are_refused(stage: Stage) -> None:
+    await stage.store.enqueue([root()])
+    await stage.deliver()
+    stage.slack.faults.add(COMPLETE, plan.error("internal_error"), times=None)
+    stage.slack.faults.add(POST, plan.error("internal_error"), times=4)
+    await stage.store.save(operation(), [upload(1), reply(2)], {"op1:1": LOG})
+    await stage.deliver()
+    assert stage.thread() == ["restarting", "reply 2"]
+    assert [entry.outgoing.id for entry in await stage.store.parked()] == ["op1:1"]
 
 
 # Refusals for good.
