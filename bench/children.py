@@ -9,6 +9,7 @@ import asyncio
 import gc
 import itertools
 import json
+import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ _LONGEST_LINE = 64 << 20  # bytes
 
 async def serve(carry_out: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> None:
     """The child's side: each order is a task of its own; until the input ends."""
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it tells of each write to a bot that was killed
     reader = asyncio.StreamReader(limit=_LONGEST_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

@@ -2,7 +2,8 @@
 
 The bot is the real one, `kimi-bot run`; Slack, the hosts with their engines, and Redis are processes of their
 own on loopback. Each number is the median over the rounds of one run, and where the goal is a ratio, of one
-process at 10, 100 and 1,000 services, whatever else the machine does.
+process at 10, 100 and 1,000 services. Where the bot was often ready to run and had no processor, its delays
+are the machine's; with fewer than four processors the stand-ins take a good part of them.
 """
 
 from __future__ import annotations
@@ -251,7 +252,7 @@ def print_costs(levels: Sequence[Level]) -> None:
     """What one more service costs, and whether that grows."""
     kinds = {
         "CPU, watched only": ("‰ of a core", [level.idle_cpu * 1e3 for level in levels]),
-        "CPU, with startups": ("‰ of a core", [level.busy_cpu * 1e3 for level in levels]),
+        "CPU, with startups and commands": ("‰ of a core", [level.busy_cpu * 1e3 for level in levels]),
         "RSS, watched only": ("kB", [level.idle_rss * 1e3 for level in levels]),
     }
     for name, (unit, values) in kinds.items():

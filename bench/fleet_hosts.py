@@ -191,10 +191,11 @@ class Fleet:
         if "journalctl" in command and " -f " in command:
             units = [word.partition("=")[2] for word in command.split() if word.startswith("--unit=")]
             self.followed.extend((time.monotonic(), unit) for unit in units)
-        answer = await host.shell.run(command, write)
-        process.stdout.write(answer.output.encode())
-        process.stderr.write(answer.error.encode())
-        process.exit(answer.status)
+        with suppress(OSError):  # whoever asked was killed
+            answer = await host.shell.run(command, write)
+            process.stdout.write(answer.output.encode())
+            process.stderr.write(answer.error.encode())
+            process.exit(answer.status)
 
     async def do_followed(self, since: float) -> dict[str, float]:
         """When each unit's journal was first followed after that moment, in monotonic seconds."""
