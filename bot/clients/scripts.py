@@ -158,13 +158,19 @@ return 'free'
 )
 
 # ARGV: owner, attempt record or '' (nothing of it reached Slack), message id. What comes late, when the next
-# message is being sent, leaves that one's mark alone.
+# message is being sent, leaves that one's mark alone: only the head of the queue is marked.
 ATTEMPT = (
     _THREAD
     + _OWNED
     + _NO_ATTEMPT_OF
     + """
-if ARGV[2] == '' then no_attempt_of(ARGV[3]) else redis.call('SET', attempt, ARGV[2]) end
+if ARGV[2] == '' then
+  no_attempt_of(ARGV[3])
+  return 'noted'
+end
+local readable, told = pcall(cjson.decode, redis.call('LINDEX', queue, 0) or '')
+if not readable or type(told) ~= 'table' or told.id ~= ARGV[3] then return 'late' end
+redis.call('SET', attempt, ARGV[2])
 return 'noted'
 """
 )

@@ -219,8 +219,10 @@ class Queue:
             await self._link.run(FORGET, [THREADS], thread, repr(float(score)))
 
     async def attempt(self, thread: str, owner: str, attempt: Attempt) -> None:
-        """Written before a message goes out."""
-        await self._owned(ATTEMPT, thread, owner, dump(attempt), attempt.id)
+        """Written before the head goes out; OwnershipLost where another message is the head now."""
+        answer = await self._owned(ATTEMPT, thread, owner, dump(attempt), attempt.id)
+        if answer == b"late":
+            raise OwnershipLost(f"{attempt.id} is not what {thread} has to send next")
 
     async def withdraw(self, message: Outgoing, owner: str) -> None:
         """It is certain that nothing of the attempt reached Slack."""

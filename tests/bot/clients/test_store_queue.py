@@ -172,8 +172,36 @@ async def test_what_comes_late_of_one_message_leaves_the_mark_of_the_next(queue:
 async def test_an_attempt_of_another_message_is_none_of_the_head(queue: Queue) -> None:
     await queue.push("op1", [root()], {})
     await claimed(queue)
-    await queue.attempt("op1", "me", new_attempt(reply(9)))
-    assert (await claimed(queue)).attempted is None
+    await queue.suspect(reply(9))
+    claim = await claimed(queue)
+    assert claim.attempt is not None
+    assert claim.attempted is None
+
+
+async def test_a_mark_that_comes_late_leaves_that_of_the_next(queue: Queue) -> None:
+    """Twice over the same is the same; of a message that is through, it is nothing."""
+    await queue.push("op1", [root(), reply(1)], {})
+    first = await claimed(queue)
+    late, mark = new_attempt(root()), new_attempt(reply(1))
+    await queue.attempt("op1", "me", late)
+    await queue.attempt("op1", "me", late)
+    assert (await claimed(queue)).attempted == late
+    await queue.accept(first, "me", PLACE)
+    with pytest.raises(OwnershipLost):
+        await queue.attempt("op1", "me", late)
+    assert (await claimed(queue)).attempt is None
+    await queue.attempt("op1", "me", mark)
+    with pytest.raises(OwnershipLost):
+        await queue.attempt("op1", "me", late)
+    assert (await claimed(queue)).attempted == mark
+
+
+async def test_of_an_empty_queue_nothing_is_marked(queue: Queue) -> None:
+    await queue.push("op1", [edit("now")], {})
+    await claimed(queue)
+    with pytest.raises(OwnershipLost):
+        await queue.attempt("op1", "me", new_attempt(root()))
+    assert (await claimed(queue)).attempt is None
 
 
 async def test_an_edit_that_came_meanwhile_stays(queue: Queue) -> None:
