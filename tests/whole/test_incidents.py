@@ -39,7 +39,7 @@ class Night:
 
     def outages(self) -> list[PostedMessage]:
         """Roots of incidents."""
-        marks = ("🔴", "⚠️", "was down for", "was degraded")
+        marks = ("🔴", "⚠️", "was down for", "was gone for", "was degraded")
         return [root for root in self.practice.roots() if any(mark in root.text for mark in marks)]
 
     def starts(self) -> list[PostedMessage]:
@@ -119,7 +119,7 @@ async def test_a_crash_loop_is_one_incident_that_counts() -> None:
         assert found.loud(root) <= 2
         replies = found.practice.replies(root)
         assert "resolved" not in "".join(replies)
-        assert sum("Scheduler hit an exception" in text for text in replies) == 0
+        assert sum("Scheduler hit an exception" in text for text in replies) <= 1  # of the run that broke
 
 
 async def test_a_dead_engine_that_answers_200_is_found_out_by_a_completion() -> None:
