@@ -82,7 +82,8 @@ async def run(
             await _tell(app, notifier, configuration, settings, stack=stack)
             status = await _start_and_run(app, listen, stopped, notifier=notifier)
         finally:
-            _insist(STOP_WITHIN, status)
+            if not stop.is_set():
+                _insist(STOP_WITHIN, status)
             notifier.stopping()
             stopped.cancel()
             await app.close()
@@ -114,12 +115,16 @@ async def _tell(
 
 
 def _stop_or_leave(stop: asyncio.Event) -> None:
-    """The first signal asks. At the second nothing is waited for any more: all that counts is in Redis."""
+    """The first signal asks, and bounds what follows: a start that is broken off may hang as well as an end.
+
+    At the second nothing is waited for any more: all that counts is in Redis.
+    """
     if stop.is_set():
         log.warning("stopped_at_once")
         os._exit(STOPPED)
     log.info("stopping")
     stop.set()
+    _insist(STOP_WITHIN, STOPPED)
 
 
 def _insist(seconds: float, status: int) -> None:

@@ -63,6 +63,25 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+# A start that cannot be broken off.
+STAYS = """
+import asyncio, contextlib, sys
+import bot.run
+from bot.__main__ import main
+from bot.app import App
+
+async def start(*_, **__):
+    bot.run.log.info("beginning")
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+
+App.start = start
+bot.run.STOP_WITHIN = 0.5
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "listen"),
     [
@@ -184,6 +203,19 @@ async def test_an_end_that_hangs_is_an_end_all_the_same(
             bot.process.terminate()
             assert await bot.ended() == 0
     assert bot.events()[-1] == "stop_took_too_long"
+
+
+async def test_a_start_that_hangs_is_broken_off_all_the_same(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.support.commands.KIMI", (sys.executable, "-c", STAYS))
+    async with workspace() as slack:
+        words = ("run", "--config", str(write_configuration(tmp_path)))
+        async with started(*words, **slack_environment(slack, redis_url)) as bot:
+            await bot.fact("beginning")
+            bot.process.terminate()
+            assert await bot.ended() == 0
+    assert bot.events()[-2:] == ["stopping", "stop_took_too_long"]
 
 
 async def test_systemd_hears_when_it_is_ready_that_it_lives_and_that_it_stops(
