@@ -62,6 +62,7 @@ ACCOUNT = TypeAdapter(Account)
 
 _BATCH = 64
 _SAVE_EVERY = 5.0  # real seconds, where nothing but the journal's position changed
+_SHOW_EVERY = 2.0  # where nothing but the present did: Slack takes an edit of a root every three
 OWN_FAULT = (
     "Something broke inside kimi: it no longer watches this start, and the service is left as it is. "
     "kimi's own log says what; `watch` takes it up again."
@@ -343,8 +344,8 @@ class Running:
     def _note(self, actions: Sequence[Action]) -> int:
         """The number under which it will be saved."""
         now = asyncio.get_running_loop().time()
-        if not actions and not self._heard and now - self._noted_at < _SAVE_EVERY:
-            return 0
+        if not self._heard and now - self._noted_at < _wait_of(actions):
+            return 0  # the next tick shows a newer present
         self._noted_at = now
         for action in actions:
             self.ground.tallies.note(action)
@@ -407,3 +408,10 @@ class Running:
             # Last: a crash before it costs one sample, and none counts twice.
             last = LastHealthy(closed, self.startup.setups())
             await remember(self.ground.store, self.operation.service, order, last=last)
+
+
+def _wait_of(actions: Sequence[Action]) -> float:
+    """Real seconds since the last note within which these are not worth one."""
+    if not actions:
+        return _SAVE_EVERY
+    return _SHOW_EVERY if all(isinstance(action, EditRoot) for action in actions) else 0.0

@@ -49,7 +49,8 @@ async def test_the_verb_is_ordered_once_after_the_record_and_the_root_message() 
     assert operation.verdict == "healthy"
     assert stage.host.orders == [(Verb.RESTART, UNIT, "system")]
     first = stage.diary.index("ordered restart")
-    assert stage.diary[:first] == ["queued root", "saved", "posted root", "saved"]
+    assert stage.diary[:3] == ["queued root", "saved", "posted root"]
+    assert set(stage.diary[3:first]) == {"saved"}
     assert stage.store.holders == {}
 
 
