@@ -60,9 +60,3 @@ MARK = """
 redis.call('SET', KEYS[1], ARGV[1], 'NX')
 return redis.call('GET', KEYS[1])
 """
-
-# KEYS: the mark of a token. ARGV: caller, seconds. 1 for the first caller, however often it runs.
-ONCE = """
-redis.call('SET', KEYS[1], ARGV[1], 'NX', 'EX', ARGV[2])
-return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
-"""

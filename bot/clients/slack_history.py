@@ -130,16 +130,6 @@ async def read_thread(web: AsyncWebClient, address: Address) -> Standing:
     )
 
 
-async def told_ids(web: AsyncWebClient, address: Address) -> list[str]:
-    """The ids of our messages in a thread, root first; a file carries none. Raises one of the SlackErrors."""
-    return list((await read_thread(web, address)).ids)
-
-
-async def told_among(web: AsyncWebClient, address: Address, messages: Sequence[Outgoing]) -> set[str]:
-    """Which of these stand in the thread, by their ids: files too. Raises one of the SlackErrors."""
-    return (await read_thread(web, address)).among(messages)
-
-
 async def _ours_in(web: AsyncWebClient, address: Address) -> list[dict[str, Any]]:
     ours = await _who_we_are(web)
     arguments = {"channel": address.channel, "ts": address.ts}

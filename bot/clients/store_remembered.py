@@ -1,12 +1,10 @@
-"""Small things that are remembered: what was seen once, and what is usual for a service."""
+"""Small things that are remembered: what is usual for a service, and what it last ran with."""
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, cast
 
 from bot.clients.redis_link import service_key
-from bot.clients.scripts_shared import ONCE
 
 if TYPE_CHECKING:
     from bot.clients.redis_link import RedisLink
@@ -18,15 +16,6 @@ class Remembered:
 
     def __init__(self, link: RedisLink) -> None:
         self.link = link
-
-    async def first_time(self, token: str, ttl_seconds: int) -> bool:
-        """True for one caller over all processes; a second try of the same call is the same caller."""
-        key, caller = f"kimi:once:{token}", uuid.uuid4().hex
-        return bool(await self.link.run(ONCE, [key], caller, ttl_seconds))
-
-    async def forget(self, token: str) -> None:
-        """The next `first_time` of it is a first time again."""
-        await self.link.ask(self.link.redis.delete(f"kimi:once:{token}"))
 
     async def baseline(self, service: ServiceName) -> str | None:
         raw = cast("bytes | None", await self.link.ask(self.link.redis.get(service_key(service, "baseline"))))

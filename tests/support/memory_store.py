@@ -99,7 +99,6 @@ class MemoryStore:
         self.addresses: dict[str, Address] = {}
         self.baselines: dict[str, str] = {}
         self.setups: dict[str, str] = {}
-        self.tokens: set[str] = set()
         self.mails: dict[str, list[Mail]] = {}
         self.mailed: set[str] = set()
         self.leases = MemoryLeases(self._answer)
@@ -260,16 +259,6 @@ class MemoryStore:
     async def save_setup(self, service: ServiceName, json: str) -> None:
         self._answer("save_setup")
         self.setups[service] = json
-
-    async def first_time(self, token: str, ttl_seconds: int) -> bool:  # noqa: ARG002 - the real one's name
-        self._answer("first_time")
-        new = token not in self.tokens
-        self.tokens.add(token)
-        return new
-
-    async def forget(self, token: str) -> None:
-        self._answer("forget")
-        self.tokens.discard(token)
 
     def texts(self, kind: str = "reply") -> list[str]:
         return [message.text for message in self.queued.values() if message.kind == kind]

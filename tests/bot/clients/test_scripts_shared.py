@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest_asyncio
 
 from bot.clients.redis_link import RedisLink
-from bot.clients.scripts_shared import ADOPT, AUDIT, INTEND, LANE, MARK, ONCE
+from bot.clients.scripts_shared import ADOPT, AUDIT, INTEND, LANE, MARK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,8 +57,3 @@ async def test_a_clock_that_was_set_back_stops_no_lane(link: RedisLink) -> None:
 
 async def test_a_mark_is_set_once(link: RedisLink) -> None:
     assert [await link.run(MARK, ["mark"], name) for name in ("a", "b")] == [b"a", b"a"]
-
-
-async def test_the_first_caller_stays_the_first(link: RedisLink) -> None:
-    assert [await link.run(ONCE, ["once"], name, 60) for name in ("a", "b", "a")] == [1, 0, 1]
-    assert 0 < await link.ask(link.redis.ttl("once")) <= 60

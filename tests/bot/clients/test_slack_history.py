@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from bot.clients.records import Address
 from bot.clients.slack_calls import connect_slack
-from bot.clients.slack_history import TRIES, find_roots, told_among, told_ids
+from bot.clients.slack_history import TRIES, find_roots, read_thread
 from bot.clients.slack_messages import post, update
 from bot.core.events import MessageTs
 from bot.errors import SlackRefused, SlackUncertain
@@ -91,7 +91,7 @@ async def test_who_claims_to_be_us_is_not(stage: Stage) -> None:
     forge(stage)
     forge(stage, thread_ts=at.ts)
     assert await roots(stage) == ["op1"]
-    assert await told_ids(web(stage), at) == ["op1:root"]
+    assert (await read_thread(web(stage), at)).ids == ("op1:root",)
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ async def test_a_thread_tells_what_it_holds(stage: Stage, monkeypatch: pytest.Mo
     await stage.deliver()
     address = await stage.store.address("op1")
     assert address is not None
-    assert await told_ids(web(stage), address) == ["op1:root", "op1:1", "op1:3"]
+    assert (await read_thread(web(stage), address)).ids == ("op1:root", "op1:1", "op1:3")
     pushed = [root(), reply(1), upload(2), reply(3), reply(4), upload(5)]
-    assert await told_among(web(stage), address, pushed) == {"op1:root", "op1:1", "op1:2", "op1:3"}
+    assert (await read_thread(web(stage), address)).among(pushed) == {"op1:root", "op1:1", "op1:2", "op1:3"}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_a_page_that_fails_is_asked_for_again(stage: Stage, fault: Any) ->
     for method in ("auth.test", HISTORY, REPLIES):
         stage.slack.faults.add(method, fault, times=2)
     assert await roots(stage) == ["op1"]
-    assert await told_ids(web(stage), at) == ["op1:root"]
+    assert (await read_thread(web(stage), at)).ids == ("op1:root",)
 
 
 async def test_a_page_that_never_comes_is_an_error(stage: Stage) -> None:
@@ -144,4 +144,4 @@ async def test_a_channel_that_may_not_be_read_is_a_refusal(stage: Stage) -> None
     with pytest.raises(SlackRefused, match="not_in_channel"):
         await roots(stage)
     with pytest.raises(SlackRefused, match="not_in_channel"):
-        await told_ids(web(stage), Address(channel=CHANNEL, ts=MessageTs("1700000000.000001")))
+        await read_thread(web(stage), Address(channel=CHANNEL, ts=MessageTs("1700000000.000001")))

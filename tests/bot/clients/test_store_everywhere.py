@@ -137,10 +137,6 @@ async def test_mail_intents_and_audit(store: Store, other: Store) -> None:
 
 
 async def test_small_things(store: Store, other: Store) -> None:
-    assert await store.first_time("t", 60)
-    assert not await other.first_time("t", 60)
-    await store.forget("t")
-    assert await other.first_time("t", 60)
     await store.save_baseline(SERVICE, "{}")
     await store.save_setup(SERVICE, '{"a": 1}')
     assert (await other.baseline(SERVICE), await other.setup(SERVICE)) == ("{}", '{"a": 1}')

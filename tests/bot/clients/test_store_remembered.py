@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest_asyncio
@@ -22,12 +21,6 @@ async def store(redis_url: str) -> AsyncIterator[Remembered]:
     await link.close()
 
 
-async def test_a_payload_is_new_to_one_of_many(store: Remembered) -> None:
-    answers = await asyncio.gather(*(store.first_time("trigger", 60) for _ in range(10)))
-    assert answers.count(True) == 1
-    assert await store.first_time("another", 60)
-
-
 async def test_baselines(store: Remembered) -> None:
     assert await store.baseline(SERVICE) is None
     await store.save_baseline(SERVICE, '{"weights": 120.0}')
@@ -39,10 +32,3 @@ async def test_the_setup_of_the_last_healthy_start(store: Remembered) -> None:
     await store.save_setup(SERVICE, '{"at": 1}')
     assert await store.setup(SERVICE) == '{"at": 1}'
     assert await store.baseline(SERVICE) is None
-
-
-async def test_what_is_forgotten_is_a_first_time_again(store: Remembered) -> None:
-    assert await store.first_time("smoke", 60)
-    assert not await store.first_time("smoke", 60)
-    await store.forget("smoke")
-    assert await store.first_time("smoke", 60)
