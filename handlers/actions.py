@@ -12,7 +12,7 @@ from bot.clients.records import Intent
 from bot.core.answers import REDIS_GONE, render_question, render_sentence
 from bot.core.command import Command, Word
 from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
-from bot.errors import StoreUnavailable
+from bot.errors import CommandRefused, StoreUnavailable
 from handlers.dialogue import COMMAND, UNREADABLE
 from handlers.turns import Speaker, Turn
 from handlers.voices import EphemeralVoice, ModalVoice, PressVoice
@@ -74,6 +74,8 @@ def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
             first = said is None and await intents.keep(intent)
         except StoreUnavailable:
             said, gone = render_sentence(REDIS_GONE), True
+        except CommandRefused as refusal:
+            said = render_sentence(str(refusal))
         await ack()
         # Where Redis is away a question stays: its button can be pressed again.
         voice = choose_voice(parts, respond, body, replace=not gone)

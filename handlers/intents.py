@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core.answers import REDIS_GONE, render_sentence
-from bot.errors import Leaving, StoreUnavailable
+from bot.errors import CommandRefused, Leaving, StoreUnavailable
 from handlers.dialogue import Dialogue
 from handlers.turns import Turn
 from handlers.voices import restore_voice
@@ -41,6 +41,7 @@ _REMEMBERED = 3600  # seconds; Slack repeats an event for some minutes
 _DELIVERING = 0.03  # seconds until bolt has noticed an acknowledgement and sent it
 _MOST_WAIT = 1.0  # seconds that work waits for those who are not acknowledged yet
 _MOST_OWED = 1000
+_UNWRITABLE = "There is a character in this that I cannot read. Nothing was done."
 
 
 class Intents:
@@ -62,8 +63,9 @@ class Intents:
         """Keep, begin, acknowledge; a quick answer comes with the acknowledgement, a slow one follows it."""
         try:
             first = await self.keep(intent)
-        except StoreUnavailable:
-            await Turn(self._parts, intent, voice).tell(render_sentence(REDIS_GONE))
+        except (StoreUnavailable, CommandRefused) as error:
+            sentence = str(error) if isinstance(error, CommandRefused) else REDIS_GONE
+            await Turn(self._parts, intent, voice).tell(render_sentence(sentence))
             first = False
         if first:
             alone = self._hearing <= 1
@@ -75,7 +77,7 @@ class Intents:
     async def keep(self, intent: Intent, *, told_again: bool = False) -> bool:
         """True for the first of its token over all processes: then `begin` it. Raises StoreUnavailable.
 
-        `told_again`: what is not kept now comes again.
+        `told_again`: what is not kept now comes again. CommandRefused for what cannot be written down at all.
         """
         self._mine[intent.token] += 1
         self._hear()
@@ -88,6 +90,9 @@ class Intents:
             if told_again:
                 self._owe(intent.token)
             raise StoreUnavailable(str(error)) from error
+        except ValueError as error:  # half a surrogate pair, which JSON carries and UTF-8 does not
+            log.warning("intent_not_readable", by=intent.user, error=str(error))
+            raise CommandRefused(_UNWRITABLE) from error
         finally:
             if not first:
                 self._leave(intent.token)

@@ -11,7 +11,7 @@ from slack_bolt.response import BoltResponse
 from bot.clients.records import Intent
 from bot.core.answers import REDIS_GONE_FOR_NOW, render_sentence
 from bot.core.events import ChannelId, MessageTs, UserId
-from bot.errors import StoreUnavailable
+from bot.errors import CommandRefused, StoreUnavailable
 from handlers.turns import Turn
 from handlers.voices import restore_voice
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from handlers.intents import Intents
     from handlers.parts import Parts
 
-_KEPT = "kimi_intent"  # in bolt's context: what the handler begins
 _TELL_AGAIN = 503  # over a socket: no acknowledgement
 
 
@@ -34,11 +33,15 @@ def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
         request: AsyncBoltRequest,
         next_: Callable[[], Awaitable[None]],
     ) -> BoltResponse | None:
-        """An event is acknowledged after this, before its handler runs."""
+        """An event is acknowledged after this. What is kept is begun here, whatever bolt does next."""
         intent = read_intent(body, context.bot_user_id, owner=intents.owner, again=_is_repeat(request))
         try:
             if intent is not None and await intents.keep(intent, told_again=True):
-                context[_KEPT] = intent
+                intents.begin(intent, restore_voice(parts.client, intent))
+        except CommandRefused as refusal:  # told again, it would be refused again
+            if intent is not None:
+                turn = Turn(parts, intent, restore_voice(parts.client, intent))
+                parts.tasks.spawn("mention refused", turn.tell(render_sentence(str(refusal))))
         except StoreUnavailable:
             if intent is not None and not _is_repeat(request):
                 turn = Turn(parts, intent, restore_voice(parts.client, intent))
@@ -48,10 +51,8 @@ def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
         return None
 
     @app.event("app_mention", middleware=[keep])
-    async def hear(context: AsyncBoltContext) -> None:
-        intent = context.get(_KEPT)
-        if intent is not None:
-            intents.begin(intent, restore_voice(parts.client, intent))
+    async def hear() -> None:
+        """Nothing is left to do, but what nobody hears is not acknowledged."""
 
 
 def read_intent(body: dict[str, Any], bot: str | None, *, owner: str, again: bool) -> Intent | None:

@@ -434,6 +434,30 @@ async def test_an_answer_is_told_though_redis_went_away_meanwhile(own_redis: Red
         assert len(room.startups.requests) == 1
 
 
+# What Redis cannot hold.
+
+
+async def test_what_cannot_be_written_down_is_acknowledged_and_answered(room: Room) -> None:
+    outcome = await room.slack.slash(ALICE, OPS, "restart kimi-k2.5 \ud83d")
+    assert outcome.acknowledged
+    assert (await room.whisper(ALICE)).plain.endswith("Nothing was done.")
+    assert room.startups.requests == []
+    assert not room.intents._mine
+
+
+async def test_a_press_that_cannot_be_written_down_is_answered(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> bool:
+        raise UnicodeEncodeError("utf-8", "\ud83d", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(room.store, "intend", refuse)
+    ts = await room.whisper_buttons(ALICE, render_confirmation(ASKED, NeedsConfirmation("It answers.")))
+    assert (await room.slack.press(ALICE, OPS, ts, "kimi:confirm")).acknowledged
+    await room.wait_for(lambda: any(text.endswith("Nothing was done.") for text in said(room.slack)) or None)
+    assert room.startups.requests == []
+
+
 # Slack away while it is answered.
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from slack_bolt.listener.asyncio_runner import AsyncioListenerRunner
 
 from bot.core.events import ServiceName, UserId, Verb
 from bot.practice.slack_socket import Envelope
@@ -115,3 +116,26 @@ async def test_who_may_only_look_runs_no_smoke_test_unless_it_was_theirs(room: R
     await room.slack.mention(MALLORY, OPS, "reload")
     assert "not reload the units of" in (await room.whisper(MALLORY, 4)).plain
     assert room.errands.asked == ["smoke kimi-k2.5"]
+
+
+async def test_what_is_kept_is_done_though_bolt_fails_afterwards(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(AsyncioListenerRunner, "run", fail)
+    room.slack.people.retry_delays = ()
+    await room.slack.mention(ALICE, OPS, "restart")
+    await room.wait_for(lambda: room.startups.requests or None)
+    await room.settled()
+    await room.wait_for(lambda: not room.intents._mine or None)
+    assert len(room.startups.requests) == 1
+
+
+async def test_what_cannot_be_written_down_is_answered_and_not_told_again(room: Room) -> None:
+    outcome = await room.slack.mention(ALICE, OPS, "restart \ud83d")
+    assert outcome.acknowledged
+    assert (await room.whisper(ALICE)).plain.endswith("Nothing was done.")
+    assert not room.startups.requests
+    assert not room.intents._mine
