@@ -35,6 +35,7 @@ class IncidentView:
     start_link: str | None = None
     affected: tuple[ServiceName, ...] = ()
     acked_by: UserId | None = None
+    started_by: UserId | None = None  # in chat, a start that is under way, or the last one there was
     muted: datetime | None = None
     escalated: datetime | None = None
     times: int = 1

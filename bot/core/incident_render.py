@@ -36,6 +36,7 @@ __all__ = ["render_incident_reply", "render_incident_root", "render_stopped"]
 
 MUTE_BY_BUTTON = timedelta(hours=1)
 _MOST_AFFECTED = 20
+_STATES = {Severity.DEGRADED: "degraded", Severity.DOWN: "down", Severity.HOST: "gone"}
 _MARKS = {Severity.DEGRADED: "⚠️", Severity.DOWN: "🔴", Severity.HOST: "🔴"}
 
 
@@ -57,7 +58,7 @@ def _headline(view: IncidentView) -> str:
     if view.ending is not None:
         return _ended(view, name)
     mark, since = _MARKS[view.severity], say_clock(view.down_since or view.began)
-    if view.severity is Severity.HOST:
+    if _is_host(view):
         return f"{mark} {name} is gone since {since}: {_first(view)}"
     if view.severity is Severity.DEGRADED:
         return f"{mark} {name} is degraded since {since}: {_first(view)}"
@@ -75,7 +76,7 @@ def _ended(view: IncidentView, name: str) -> str:
             by = f" by {mention(view.ended_by)}" if view.ended_by is not None else ""
             return f"✅ {name}: this incident was closed{by}"
         case _:
-            state = "degraded" if view.severity is Severity.DEGRADED else "down"
+            state = _STATES[view.severity]
             times = f", {view.times} times" if view.times > 1 else ""
             return f"✅ {name} was {state} for {took}{times}{at}"
 
@@ -95,19 +96,35 @@ def _last(view: IncidentView) -> str:
 
 def _present(view: IncidentView) -> tuple[str, ...]:
     """The lines below the headline: why, what else shows it, whom it concerns."""
-    cause = f"Cause: {say(view.cause, 600)}" if view.cause else ""
+    cause = f"Cause: {say(view.cause, 600)}" if view.cause else _first_sign(view)
     newer = [say(sign.sentence, 200) for sign in view.signs[1:]] if view.is_open else []
     more = f"Also: {join_within(newer, 700, separator='; ')}" if newer else ""
     return (cause, more, _affected(view))
 
 
+def _first_sign(view: IncidentView) -> str:
+    """Once it is over, the headline tells how long; of a host, what was answered tells which kind of gone."""
+    if not view.signs:
+        return ""
+    first = view.signs[0]
+    answered = say(first.evidence[0], 300) if _is_host(view) and first.evidence else ""
+    if view.is_open:
+        return answered
+    return f"First sign: {say(first.sentence, 600)}{f' ({answered})' if answered else ''}"
+
+
+def _is_host(view: IncidentView) -> bool:
+    return view.severity is Severity.HOST
+
+
 def _affected(view: IncidentView) -> str:
-    if view.severity is not Severity.HOST or not view.affected:
+    if not _is_host(view) or not view.affected:
         return ""
     names = join_within([say_code(name) for name in view.affected[:_MOST_AFFECTED]], 800, separator=", ")
     more = len(view.affected) - _MOST_AFFECTED
     rest = f" and {more} more" if more > 0 else ""
-    return f"{count(len(view.affected), 'service')} there cannot be seen: {names}{rest}"
+    seen = "cannot" if view.is_open else "could not"
+    return f"{count(len(view.affected), 'service')} there {seen} be seen: {names}{rest}"
 
 
 def _course(view: IncidentView) -> str:
@@ -131,15 +148,21 @@ def _course(view: IncidentView) -> str:
 
 def _people(view: IncidentView) -> str:
     if view.ending is not None:
-        return (
-            f"acknowledged by {mention(view.acked_by)}" if view.acked_by is not None else "nobody was on it"
-        )
-    parts = [f"{mention(view.acked_by)} is on it" if view.acked_by is not None else "Nobody is on it yet"]
+        return _hands(view, on="was on it", starting="started it") or "nobody was on it"
+    parts = [_hands(view, on="is on it", starting="is starting it") or "Nobody is on it yet"]
     if view.muted is not None:
         parts.append(f"muted until {say_when(view.muted)}")
     if view.escalated is not None:
         parts.append(f"escalated at {say_clock(view.escalated)}")
     return " · ".join(parts)
+
+
+def _hands(view: IncidentView, *, on: str, starting: str) -> str:
+    """Whoever restarts it is told, though that is no acknowledgement: it may come to nothing."""
+    acked, started = view.acked_by, view.started_by
+    told = [f"{mention(acked)} {on}"] if acked is not None else []
+    told += [f"{mention(started)} {starting}"] if started is not None and started != acked else []
+    return ", ".join(told)
 
 
 def _buttons(view: IncidentView) -> tuple[Element, ...]:

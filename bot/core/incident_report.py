@@ -46,6 +46,7 @@ from bot.core.incident_words import (
     tell_downtime,
     tell_plain,
     tell_run,
+    tell_well,
 )
 from bot.core.words import Searched, count, name_verb_doing, spell_duration
 
@@ -204,8 +205,7 @@ def _end(reply: EndTold, view: IncidentView) -> Message:
         case Ending.BY_HAND:
             told = f"{name}: *{Searched.RESOLVED}* by hand{by} after {after}."
         case Ending.RECOVERED:
-            well = "Well again" if reply.severity is Severity.DEGRADED else "Serves again"
-            told = f"✅ {name} *{Searched.RESOLVED}* after {after}.{_since(well, reply)}"
+            told = f"✅ {name} *{Searched.RESOLVED}* after {after}.{_since(reply)}"
         case _:
             assert_never(reply.ending)
     cause = (section(f"Cause: {say(reply.cause, 700)}"),) if reply.cause else ()
@@ -213,7 +213,7 @@ def _end(reply: EndTold, view: IncidentView) -> Message:
     return _line(told, *cause, context(export))
 
 
-def _since(well: str, reply: EndTold) -> str:
+def _since(reply: EndTold) -> str:
     if reply.since is None:
         return ""
-    return f" {well} since {say_clock(reply.since)}{tell_downtime(reply)}."
+    return f" {tell_well(reply.severity).capitalize()} since {say_clock(reply.since)}{tell_downtime(reply)}."

@@ -11,6 +11,7 @@ from bot.core.incident_actions import IncidentView
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from bot.core.events import UserId
     from bot.core.incident_state import IncidentPlan, IncidentState, StartNote
 
 _NEWEST = 3  # signs beside the first
@@ -37,6 +38,7 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         start_link=start.link if start is not None else None,
         affected=state.affected or plan.affected,
         acked_by=state.acked_by,
+        started_by=_started_by(state),
         muted=state.muted if state.muted is not None and state.muted > now else None,
         escalated=state.escalated,
         times=state.times,
@@ -50,6 +52,14 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
 
 def start_under_way(state: IncidentState) -> StartNote | None:
     return next((each for each in reversed(state.starts) if each.ended is None), None)
+
+
+def _started_by(state: IncidentState) -> UserId | None:
+    """Who in chat starts it at present; once it is over, who was the last to do so."""
+    under_way = start_under_way(state)
+    if state.ending is None:
+        return under_way.by if under_way is not None else None
+    return next((each.by for each in reversed(state.starts) if each.by is not None), None)
 
 
 def downtime_of(state: IncidentState, now: datetime) -> timedelta:
@@ -66,6 +76,8 @@ def cause_of(state: IncidentState) -> str:
 
 
 def loading_of(state: IncidentState) -> timedelta:
-    """How long startups took that were followed while it was down."""
-    took = (each.ended - each.began for each in state.starts if each.ended is not None)
-    return sum(took, timedelta())
+    """How long startups took that were followed while it was down; what proves one healthy comes later."""
+    over = state.over if state.ending is not None else None
+    spans = [(each.began, each.ended) for each in state.starts if each.ended is not None]
+    took = ((min(ended, over) if over is not None else ended) - began for began, ended in spans)
+    return sum((max(each, timedelta()) for each in took), timedelta())

@@ -22,7 +22,7 @@ from bot.core.incident_actions import (
     StartOverTold,
     WorsenedTold,
 )
-from bot.core.incident_state import Attempt, Ending, How, RunRead
+from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity
 from bot.core.words import Searched, count, join_names, label_phase, name_verb_done, spell_duration
 
 if TYPE_CHECKING:
@@ -142,6 +142,19 @@ def _tell_people(reply: AckTold | MuteTold | EscalationTold) -> str:
             assert_never(reply)
 
 
+def tell_well(severity: Severity) -> str:
+    """What it does once it is over."""
+    match severity:
+        case Severity.DEGRADED:
+            return "well again"
+        case Severity.DOWN:
+            return "serves again"
+        case Severity.HOST:
+            return "answers again"
+        case _:
+            assert_never(severity)
+
+
 def tell_end(reply: EndTold) -> str:
     """`resolved after 13m02s: serves again since 03:25:43 UTC; down 13m02s, 8m of it loading`."""
     after = spell_duration(reply.after)
@@ -152,7 +165,7 @@ def tell_end(reply: EndTold) -> str:
             return f"{Searched.RESOLVED} by hand after {after}"
         case Ending.RECOVERED:
             since = (
-                f": serves again since {reply.since.astimezone(UTC):%H:%M:%S} UTC"
+                f": {tell_well(reply.severity)} since {reply.since.astimezone(UTC):%H:%M:%S} UTC"
                 if reply.since is not None
                 else ""
             )
@@ -166,7 +179,8 @@ def tell_downtime(reply: EndTold) -> str:
         return ""
     times = f" in {reply.times} times" if reply.times > 1 else ""
     loading = f", {spell_duration(reply.loading)} of it loading" if reply.loading else ""
-    return f"; down {spell_duration(reply.downtime)}{times}{loading}"
+    state = "gone" if reply.severity is Severity.HOST else "down"
+    return f"; {state} {spell_duration(reply.downtime)}{times}{loading}"
 
 
 def ordinal(number: int) -> str:

@@ -112,7 +112,7 @@ class HostWatch:
             answering = count(len(event.answering), "service")
             told = f"SSH does not answer, though {answering} on it can be reached another way"
         else:
-            told = "the host does not answer"
+            told = "the host does not answer SSH"
         return Sign(SignKind.SIGHT, since, told, evidence=(self.state.error,) if self.state.error else ())
 
     def _open(self, severity: Severity, sign: Sign, now: datetime) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 600  # characters of a line that is kept as evidence
 _KILL = 9
+_KILLERS = "sent by a person or a tool, or by the engine to itself after an error"
 # Literals of which each line that matters here holds one; what systemd itself says is all let through.
 _TELLING = (
     "hit an exception",
@@ -180,7 +181,7 @@ def say_death(exited: str | None, result: str | None) -> str:
     code, _, status = (exited or "").partition(" ")
     number = int(status) if status.isdigit() else 0
     if code in {"killed", "dumped"}:
-        kill = " (an engine does that to itself after an error)" if number == _KILL else ""
+        kill = f" ({_KILLERS})" if number == _KILL else ""
         return f"process died by {name_signal(number)}{kill}"
     if code == "exited":
         return f"process ended with exit status {number}"

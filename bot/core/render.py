@@ -227,11 +227,10 @@ def _people(view: StartupView) -> str:
 
 def _who(view: StartupView) -> str:
     done = name_verb_done(view.verb)
-    if view.by is not None:
-        told = f"{done} by {mention(view.by)}"
-    else:
-        told = str(Searched.OUTSIDE_CHAT) if view.verb is Verb.WATCH else f"{done} by kimi"
     reason = say(view.reason, 400)
+    if view.by is None and view.verb is Verb.WATCH:
+        return f"{Searched.OUTSIDE_CHAT}: {reason}" if reason else str(Searched.OUTSIDE_CHAT)
+    told = f"{done} by {mention(view.by) if view.by is not None else 'kimi'}"
     return f"{told}: “{reason}”" if reason else told
 
 

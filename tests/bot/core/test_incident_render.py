@@ -105,6 +105,29 @@ def test_once_it_is_over(ending: Ending, told: str) -> None:
     assert _buttons(view) == ["kimi:export"]
 
 
+def test_one_that_is_over_still_tells_what_it_was() -> None:
+    assert "First sign: process died by SIGSEGV" in _text(replace(VIEW, ending=Ending.RECOVERED, ended=BEGAN))
+
+
+def test_a_host_tells_what_was_answered_and_that_it_is_back() -> None:
+    refused = Sign(
+        SignKind.SIGHT, BEGAN, "the host does not answer SSH", evidence=("port 22 refuses connections",)
+    )
+    view = replace(VIEW, severity=Severity.HOST, service=None, affected=(SERVICE,), signs=(refused,))
+    assert "port 22 refuses connections" in _text(view)
+    told = _text(replace(view, ending=Ending.RECOVERED, ended=BEGAN, downtime=timedelta(minutes=2)))
+    assert "was gone for 2m until" in told
+    assert "1 service there could not be seen" in told
+
+
+def test_whoever_restarts_it_is_told() -> None:
+    assert "<@U0BOB> is starting it" in _text(replace(VIEW, started_by=BOB))
+    assert "<@U0BOB> is on it" in _text(replace(VIEW, acked_by=BOB, started_by=BOB))
+    over = replace(VIEW, ending=Ending.RECOVERED, ended=BEGAN)
+    assert "<@U0BOB> started it" in _text(replace(over, started_by=BOB))
+    assert "nobody was on it" in _text(over)
+
+
 SENTENCES = st.text(max_size=400)
 VIEWS = st.builds(
     lambda severity, sentences, cause, affected, ending, times: replace(

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from bot.core.events import InvocationId
-from bot.core.incident_events import AttemptDied, IncidentMuted, Recovered, RunLogRead, SignSeen
+from bot.core.actions import Verdict
+from bot.core.events import InvocationId, OperationId, Verb
+from bot.core.incident_events import (
+    AttemptDied,
+    IncidentMuted,
+    Recovered,
+    RunLogRead,
+    SignSeen,
+    StartFollowed,
+    StartOver,
+)
+from bot.core.incident_view import loading_of
 from tests.support.incidents import BEGAN, BOB, DIED, MEMBER, OUT_OF_MEMORY, RUN, SLOW, Case, make_lines
 
 
@@ -41,3 +51,23 @@ def test_a_mute_that_is_over_is_not_shown() -> None:
     case.tell(IncidentMuted(BOB, until))
     assert case.view().muted == until
     assert case.incident.view(until).muted is None
+
+
+def test_who_starts_it_is_shown_while_that_lasts_and_once_it_is_over() -> None:
+    case = Case()
+    case.tell(StartFollowed(OperationId("op1"), Verb.RESTART, BOB))
+    assert case.view().started_by == BOB
+    case.tell(StartOver(OperationId("op1"), Verdict.FAILED, timedelta(seconds=1)))
+    assert case.view().started_by is None
+    case.tell(Recovered(case.now))
+    assert case.view().started_by == BOB
+
+
+def test_what_proves_a_start_healthy_is_no_downtime() -> None:
+    case = Case()
+    case.tell(StartFollowed(OperationId("op1"), Verb.RESTART, BOB), after=10)
+    serves = case.now + timedelta(seconds=120)
+    case.tell(StartOver(OperationId("op1"), Verdict.HEALTHY, timedelta(seconds=180)), after=180)
+    case.tell(Recovered(serves))
+    assert loading_of(case.incident.state) <= case.view().downtime
+    assert timedelta(seconds=118) < loading_of(case.incident.state) < timedelta(seconds=122)

@@ -132,7 +132,11 @@ def test_a_beginning_whose_rest_has_not_come_is_not_judged() -> None:
     ("exited", "result", "told"),
     [
         ("killed 11", None, "process died by SIGSEGV"),
-        ("killed 9", None, "process died by SIGKILL (an engine does that to itself after an error)"),
+        (
+            "killed 9",
+            None,
+            "process died by SIGKILL (sent by a person or a tool, or by the engine to itself after an error)",
+        ),
         ("exited 1", "exit-code", "process ended with exit status 1"),
         (None, "exit-code", "systemd ends the unit with result exit-code"),
         (None, "oom-kill", "the kernel killed it: memory ran out (oom-kill)"),

@@ -115,6 +115,10 @@ def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
         ({"lost": "llm-two does not answer"}, "⚠️ llm-two does not answer"),
         ({"last_sign": None}, "no sign of life yet"),
         ({"verb": Verb.WATCH, "by": None}, "started outside chat"),
+        (
+            {"verb": Verb.WATCH, "by": None, "reason": "with its host"},
+            "started outside chat: with its host",  # nobody said that: no marks of speech
+        ),
         ({"verb": Verb.STOP}, "*kimi-k2.5* is stopping on llm-two"),
         ({"by": None, "reason": "nightly"}, "restarted by kimi: “nightly”"),
         ({"eta": None}, "3m10s in this phase (usual 5m)"),
