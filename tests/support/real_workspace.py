@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import SecretStr
 
 from bot.app import App
+from bot.clock import Clock
 from bot.core.events import ServiceName
 from bot.practice.redis import EmbeddedRedis
 from bot.practice.slack import PracticeSlack
@@ -33,6 +34,7 @@ class RealWorkspace:
     configuration: Configuration
     settings: Settings
     app: App
+    clock: Clock | None = None
 
     async def stop(self) -> None:
         """The process ends in order."""
@@ -40,7 +42,7 @@ class RealWorkspace:
 
     async def start_anew(self) -> None:
         """The next process, on the same Redis and the same Slack."""
-        self.app = App(self.configuration, self.settings, environ=ENVIRON)
+        self.app = App(self.configuration, self.settings, environ=ENVIRON, clock=self.clock)
         await self.app.start()
 
     async def begin(self, words: str) -> PostedMessage:
@@ -73,7 +75,7 @@ class RealWorkspace:
 
 @asynccontextmanager
 async def real_workspace(
-    folder: Path, *, host: HostSection, service: ServiceSection
+    folder: Path, *, host: HostSection, service: ServiceSection, clock: Clock | None = None
 ) -> AsyncIterator[RealWorkspace]:
     """Ends with the proof that the stand-in Slack had nothing to refuse."""
     slack = PracticeSlack()
@@ -98,7 +100,8 @@ async def real_workspace(
             hosts={str(service.host): host},
             services={SERVICE: service},
         )
-        room = RealWorkspace(slack, configuration, settings, App(configuration, settings, environ=ENVIRON))
+        app = App(configuration, settings, environ=ENVIRON, clock=clock)
+        room = RealWorkspace(slack, configuration, settings, app, clock)
         stack.push_async_callback(room.stop)
         await room.app.start()
         yield room

@@ -132,15 +132,28 @@ class RealHost:
 
     async def reboot(self) -> None:
         """As an operator does it; until an sshd of the next boot answers."""
-        assert self._nspawn is not None
-        await self.attempt("systemctl reboot")
-        async with asyncio.timeout(BOOT_SECONDS):
-            while self._nspawn.poll() is None:  # noqa: ASYNC110  nspawn sets no event here
-                await asyncio.sleep(0.02)
-        assert self._nspawn.returncode == REBOOTED, f"nspawn ended with {self._nspawn.returncode}"
+        assert await self._leave("systemctl reboot") == REBOOTED
+        await self.power_on()
+
+    async def power_off(self) -> None:
+        """As an operator does it; until nothing of it is left."""
+        assert await self._leave("systemctl poweroff") == 0
+
+    async def power_on(self) -> None:
+        """Until its sshd answers."""
         self._launch()
         await asyncio.to_thread(self._wait_for_sshd)
+        assert self._nspawn is not None
         self._leader = _leader_of(self._nspawn.pid)
+
+    async def _leave(self, command: str) -> int:
+        """How nspawn ends then."""
+        assert self._nspawn is not None
+        await self.attempt(command)
+        async with asyncio.timeout(BOOT_SECONDS):
+            while (status := self._nspawn.poll()) is None:  # noqa: ASYNC110  nspawn sets no event here
+                await asyncio.sleep(0.02)
+        return status
 
     async def run(self, command: str) -> str:
         """Run a shell command inside the host as root; its output. Fails the test when the command fails."""

@@ -1,0 +1,211 @@
+"""What happens to a service on a real host between startups: killed, stopped, restarted, powered off."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bot.clients.store_incidents import IncidentRecord, IncidentStore
+from bot.clients.store_watches import Watches
+from bot.clock import Clock
+from bot.core.events import ServiceName
+from bot.incident_running import PLAN, STATE
+from bot.watch_plans import WATCH_STATE
+from tests.support.real_workspace import CHANNEL, SERVICE, WITHIN, RealWorkspace, real_workspace
+from tests.systemd.following import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bot.practice.slack_state import Change, PostedMessage
+    from tests.systemd.real_host import RealHost
+
+SWIFT = {"distributed": 0.2, "weights": 0.8, "memory": 0.1, "graphs": 0.2, "warmup": 0.2}
+EVERY, FAILURES = timedelta(seconds=1), 3
+AT_ONCE = timedelta(seconds=2)
+
+
+class Outage:
+    """The bot beside a service that serves, and what the channel shows of what becomes of it."""
+
+    def __init__(self, room: RealWorkspace) -> None:
+        self.room = room
+        self.states: dict[str, list[str]] = {}  # of each root, all that it ever was
+        room.slack.on_change(self._note)
+
+    def _note(self, change: Change) -> None:
+        message = change.message
+        if message is not None and message.bot and message.thread_ts is None:
+            self.states.setdefault(message.ts, []).append(message.plain)
+
+    @property
+    def incidents(self) -> IncidentStore:
+        return IncidentStore(self.room.app.startups.ground.store.link)
+
+    def thread(self, root: PostedMessage) -> list[PostedMessage]:
+        return self.room.slack.thread(CHANNEL, root.ts)
+
+    def replies(self, root: PostedMessage) -> list[str]:
+        return [message.plain for message in self.thread(root)[1:]]
+
+    def count(self, root: PostedMessage) -> int:
+        """Its messages in the channel itself."""
+        return 1 + sum(message.broadcast for message in self.thread(root)[1:])
+
+    async def now(self, real: RealHost) -> datetime:
+        """By the host's clock, which is this machine's."""
+        return datetime.fromtimestamp(float(await real.run("date +%s.%N")), tz=UTC)
+
+    async def root(self, *words: str) -> PostedMessage:
+        """The first message into the channel with all these words."""
+
+        def find(_: Any) -> PostedMessage | None:
+            return next((m for m in self.room.roots() if all(word in m.plain for word in words)), None)
+
+        return await self.room.slack.wait_for(find, WITHIN)
+
+    async def reply(self, root: PostedMessage, word: str) -> str:
+        def find(_: Any) -> str | None:
+            return next((text for text in self.replies(root) if word in text), None)
+
+        return await self.room.slack.wait_for(find, WITHIN)
+
+    async def record(self) -> IncidentRecord:
+        """The only incident there is."""
+        [record] = await self.incidents.opened()
+        return record
+
+    async def settled(self) -> None:
+        await self.room.slack.wait_for(lambda _: not self.room.app.startups.running or None, WITHIN)
+        assert await self.room.app.startups.ground.outbox.drain(WITHIN)
+
+    def show(self) -> None:
+        """As it is read; a failing test shows it."""
+        for root in self.room.roots():
+            shown = [f"> {message.plain}" for message in self.thread(root)[1:]]
+            print("", *self.states.get(root.ts, ()), *shown, sep="\n")  # noqa: T201
+
+
+@pytest.fixture
+async def enabled(real_host: RealHost) -> AsyncIterator[None]:
+    """The unit comes up with its host."""
+    await real_host.run(f"systemctl enable {real_host.unit}")
+    yield
+    await real_host.attempt(f"systemctl disable {real_host.unit}")
+
+
+@asynccontextmanager
+async def watched(folder: Path, real: RealHost, *, speed: float = 1.0) -> AsyncIterator[Outage]:
+    """It serves, and the bot has seen that; of the startups before, nothing is told."""
+    await real.set_scenario(seconds=SWIFT)
+    await real.run(f"systemctl start {real.unit}")
+    service = real.service_section(
+        stable_for="1s",
+        api_key_env="ENGINE_KEY",
+        smoke={"prompt": "Hi.", "max_tokens": 4},
+        monitor={"every": EVERY * speed, "failures": FAILURES},
+    )
+    async with real_workspace(folder, host=real.section, service=service, clock=Clock(speed)) as room:
+        outage = Outage(room)
+
+        watches = Watches(room.app.startups.ground.store.link)
+
+        async def serves() -> bool:
+            found = await watches.read(real.name, ServiceName(SERVICE))
+            return found is not None and WATCH_STATE.validate_json(found.state).served
+
+        await eventually(serves)
+        try:
+            yield outage
+        finally:
+            outage.show()
+
+
+async def test_a_main_process_that_is_killed_is_one_incident_at_once(
+    tmp_path: Path, real_host: RealHost
+) -> None:
+    async with watched(tmp_path, real_host) as outage:
+        killed = await outage.now(real_host)
+        await real_host.run(f"kill -9 {await real_host.main_pid()}")
+        root = await outage.root("is *down*")
+        assert "process died by SIGKILL" in root.plain
+        assert "systemd will not start it again (Restart=no)" in root.plain
+        plan = PLAN.validate_json((await outage.record()).plan)
+        assert timedelta() < plan.opened - killed < AT_ONCE
+        assert plan.last_healthy is not None
+        assert plan.last_healthy < plan.began
+        log = await outage.reply(root, "The last ")
+        assert "Main process exited, code=killed, status=9/KILL" in log
+        await outage.room.begin(f"restart {SERVICE}")
+        await outage.reply(root, "came through")
+        assert "; down " in await outage.reply(root, "resolved")
+        await outage.settled()
+        assert outage.count(root) == 2
+        assert len(outage.room.roots()) == 2  # and the thread of the restart
+        shown = outage.states[root.ts][-1]
+        assert "was down for" in shown
+        assert "First sign: process died by SIGKILL" in shown
+        state = STATE.validate_json((await outage.record()).state)
+        assert state.over is not None
+        assert state.downtime == state.over - plan.began
+
+
+async def test_a_unit_stopped_in_a_terminal_is_told_once_and_no_incident(
+    tmp_path: Path, real_host: RealHost
+) -> None:
+    async with watched(tmp_path, real_host, speed=5.0) as outage:  # half a minute may be a restart
+        await real_host.run(f"systemctl stop {real_host.unit}")
+        root = await outage.root("is stopped")
+        assert "outside chat asked systemd to stop it" in root.plain
+        await asyncio.sleep(3 * EVERY.total_seconds())  # it goes on being stopped
+        await outage.settled()
+        assert outage.room.roots() == [root]
+        assert outage.replies(root) == []
+        assert await outage.incidents.opened() == []
+
+
+async def test_a_unit_restarted_in_a_terminal_is_a_startup_by_itself(
+    tmp_path: Path, real_host: RealHost
+) -> None:
+    async with watched(tmp_path, real_host) as outage:
+        await real_host.run(f"systemctl restart {real_host.unit}")
+        root = await outage.root("started outside chat")
+        await outage.settled()
+        operation = await outage.room.verdict()
+        assert (operation.verdict, operation.by) == ("healthy", None)
+        shown = outage.states[root.ts][-1]
+        assert "by a person, a timer or a tool" in shown
+        for phase in ("distributed", "weights", "memory", "graphs"):  # from the beginning of its journal
+            assert f"✓\N{NO-BREAK SPACE}{phase}" in shown or f"✓ {phase}" in shown
+        weights = [text for text in outage.replies(root) if text.startswith("Weights loaded")]
+        assert len(weights) == 1  # of this run, and not of the one before
+        assert outage.room.roots() == [root]
+        assert await outage.incidents.opened() == []
+
+
+async def test_a_host_powered_off_and_on_is_one_incident(
+    tmp_path: Path, real_host: RealHost, enabled: None
+) -> None:
+    del enabled
+    async with watched(tmp_path, real_host) as outage:
+        await real_host.power_off()
+        try:
+            root = await outage.root(real_host.name, "is gone")
+            assert SERVICE in root.plain
+            assert "refuses connections" in root.plain
+        finally:
+            await real_host.power_on()
+        assert "; gone " in await outage.reply(root, "resolved")
+        started = await outage.root("started outside chat")
+        assert (await outage.room.verdict()).verdict == "healthy"
+        await outage.settled()
+        assert "with its host, which was booted anew" in outage.states[started.ts][-1]
+        assert "was gone for" in outage.states[root.ts][-1]
+        assert outage.room.roots() == [root, started]
+        assert outage.count(root) == 2
+        assert (await outage.record()).service is None
