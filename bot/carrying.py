@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _BARRED_WITHIN = 2.0  # real seconds a request waits for what stands in its way
+_PUT_OFF = 4.0  # real seconds until what could not even be given up is tried again; doubled each time
+_LONGEST = 300.0
 _LEAVE_WITHIN = 3.5  # real seconds a clean stop gives each operation to come to a point where it can be left
 
 
@@ -36,6 +38,7 @@ class Carrying:
     recent: dict[OperationId, Running] = field(default_factory=dict)  # and what may have words on the way
     barred: str = ""  # why nothing is begun at present
     _strange: set[str] = field(default_factory=set)  # services that are told of in the log already
+    _put_off: dict[OperationId, tuple[float, float]] = field(default_factory=dict)  # for how long, until when
     _carriers: set[asyncio.Task[None]] = field(default_factory=set)
     _adopting: asyncio.Task[int] | None = None
     _leaving: bool = False
@@ -89,9 +92,18 @@ class Carrying:
             await running.settle()
             running.stop()
             await self._let_go(running.ledger.lease)
+            self._put_off.pop(identity, None)
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._defer(identity, error)
         finally:
             running.stop()
             self.owned.discard(identity)
+
+    def _defer(self, name: OperationId, error: Exception) -> None:
+        """What broke, and could not be given up, stays ours, and is taken up again later and later."""
+        seconds = min(_LONGEST, 2 * self._put_off.get(name, (_PUT_OFF / 2, 0.0))[0])
+        self._put_off[name] = (seconds, asyncio.get_running_loop().time() + seconds)
+        log.error("operation_put_off", operation=name, seconds=seconds, exc_info=error)
 
     async def _let_go(self, lease: Lease) -> None:
         with contextlib.suppress(StoreUnavailable):  # else it runs out by itself
@@ -121,9 +133,13 @@ class Carrying:
 
         Raises StoreUnavailable.
         """
-        count = 0
-        for name in await self.ground.store.open_names():
-            if name not in self.owned and not self._leaving:
+        count, now = 0, asyncio.get_running_loop().time()
+        names = await self.ground.store.open_names()
+        for name in set(self._put_off).difference(names, self.owned):
+            del self._put_off[name]
+        for name in names:
+            is_put_off = name in self._put_off and now < self._put_off[name][1]
+            if name not in self.owned and not is_put_off and not self._leaving:
                 count += await self._adopt(name)
         return count
 
@@ -141,6 +157,11 @@ class Carrying:
                     self._strange.add(str(error))
                     log.error("service_not_configured", service=str(error), operation=name)  # noqa: TRY400
             except OwnershipLost:
+                return False
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - logged there; the others wait for this one
+                self._defer(name, error)
                 return False
             if running is None or self._leaving:
                 running = None

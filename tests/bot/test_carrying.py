@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from structlog.testing import capture_logs
 
+from bot.adoption import adopt
 from bot.core.events import ServiceName, Verb
 from bot.core.startup import Startup
 from tests.support.carriers import CLOSED, UP, backstage
 from tests.support.outgoing import operation as make_operation
+
+if TYPE_CHECKING:
+    from bot.clients.leases import Lease
+    from bot.core.events import OperationId
+    from bot.ground import Ground
+    from bot.running import Running
 
 pytestmark = pytest.mark.looptime
 
@@ -127,6 +135,57 @@ async def test_a_fault_of_our_own_in_what_another_process_took_is_its_affair(
         await stage.until(lambda: not stage.startups.owned)
         assert stage.store.queued == before
         assert stage.saved(running).closed is None
+
+
+async def test_what_cannot_even_be_given_up_is_tried_again_later_and_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def break_down(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    with capture_logs() as logs:
+        async with backstage() as stage:
+            stage.probe.answer = CLOSED
+            running = await stage.begin(Verb.WATCH)
+            stage.adopts = True
+            finish = stage.store.finish
+            monkeypatch.setattr(stage.store, "finish", break_down)
+            monkeypatch.setattr(Startup, "handle", break_down)
+            await asyncio.sleep(1800)
+            put_off = [entry["seconds"] for entry in logs if entry["event"] == "operation_put_off"]
+            assert stage.saved(running).closed is None
+            monkeypatch.setattr(stage.store, "finish", finish)
+            operation = running.operation.operation
+            await stage.until(lambda: stage.store.operations[operation].closed)
+            await stage.until(lambda: not stage.startups.owned)
+            assert stage.store.leases.held == {}
+            await asyncio.sleep(600)
+            assert stage.startups._put_off == {}
+    assert put_off[:8] == [4, 8, 16, 32, 64, 128, 256, 300]
+    assert set(put_off[8:]) == {300}
+    assert len(put_off) < 14
+    assert stage.store.holders == {}
+
+
+async def test_one_that_breaks_as_it_is_adopted_keeps_no_other_from_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def break_down(ground: Ground, name: OperationId, lease: Lease) -> Running | None:
+        if name == "op1":
+            raise ZeroDivisionError
+        return await adopt(ground, name, lease)
+
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        stage.store.operations["op1"] = make_operation()
+        running = await stage.begin(Verb.WATCH)
+        await stage.crash()
+        monkeypatch.setattr("bot.carrying.adopt", break_down)
+        with capture_logs() as logs:
+            assert await stage.startups.adopt() == 1
+            assert await stage.startups.adopt() == 0
+        assert [entry["event"] for entry in logs].count("operation_put_off") == 1
+        assert running.operation.operation in stage.startups.running
 
 
 async def test_what_does_not_come_to_an_end_is_not_waited_for() -> None:
