@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.incident_state import Ending, Severity, short_id
 from bot.core.incident_view import cause_of, downtime_of, loading_of
+from bot.core.incident_words import tell_well
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
@@ -20,11 +21,10 @@ if TYPE_CHECKING:
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~])")
 _ENDINGS = {
-    Ending.RECOVERED: "it serves again",
     Ending.BY_HAND: "closed by hand",
     Ending.STOPPED: "the service was stopped",
 }
-_WHAT = {Severity.DEGRADED: "degraded", Severity.DOWN: "down", Severity.HOST: "host gone"}
+_WHAT = {Severity.DEGRADED: "degraded", Severity.DOWN: "down", Severity.HOST: "gone"}
 
 
 def export_name(plan: IncidentPlan) -> str:
@@ -40,7 +40,7 @@ def render_export(
     parts = [
         f"# {_plain(plan.subject)}: incident {short_id(plan.incident)}",
         _facts(plan, state, now, known),
-        _cause(state),
+        _cause(plan, state),
         _changes(state),
         _timeline(state, known),
         _log(state.read),
@@ -51,7 +51,7 @@ def render_export(
 
 def _facts(plan: IncidentPlan, state: IncidentState, now: datetime, names: Mapping[UserId, str]) -> str:
     rows = [
-        ("What", f"{_WHAT[state.severity]} on {plan.host}"),
+        ("What", _what(plan, state)),
         ("First sign", _time(plan.began)),
         ("Opened", f"{_time(plan.opened)} ({spell_duration(plan.opened - plan.began)} after it)"),
         ("Last good check", _time(plan.last_healthy) if plan.last_healthy else "not known"),
@@ -67,6 +67,11 @@ def _facts(plan: IncidentPlan, state: IncidentState, now: datetime, names: Mappi
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {_plain(told)} |" for name, told in rows)])
 
 
+def _what(plan: IncidentPlan, state: IncidentState) -> str:
+    what = _WHAT[state.severity]
+    return f"host {what}" if plan.service is None else f"{what} on {plan.host}"
+
+
 def _acknowledged(plan: IncidentPlan, state: IncidentState, names: Mapping[UserId, str]) -> str:
     if state.acked_by is None or state.acked is None:
         return "by nobody"
@@ -78,7 +83,8 @@ def _ended(state: IncidentState, names: Mapping[UserId, str]) -> str:
     if state.ending is None or state.over is None:
         return "not yet"
     by = f" by {_who(state.ended_by, names)}" if state.ended_by is not None else ""
-    return f"{_time(state.over)}: {_ENDINGS[state.ending]}{by}"
+    told = _ENDINGS.get(state.ending, tell_well(state.severity))
+    return f"{_time(state.over)}: {told}{by}"
 
 
 def _downtime(state: IncidentState, now: datetime) -> str:
@@ -91,11 +97,10 @@ def _downtime(state: IncidentState, now: datetime) -> str:
     return f"{spell_duration(down)}{times}{share}"
 
 
-def _cause(state: IncidentState) -> str:
+def _cause(plan: IncidentPlan, state: IncidentState) -> str:
     cause = cause_of(state)
     if not cause:
-        first = state.signs[0].sentence if state.signs else "nothing"
-        return f"## Cause\n\nNo line of the log says why. The first sign: {_plain(first)}."
+        return _first_sign(plan, state)
     read = state.read
     more = (
         [text for text in (read.means, f"Try: {read.advice}" if read.advice else "") if text] if read else []
@@ -104,6 +109,16 @@ def _cause(state: IncidentState) -> str:
     return "\n\n".join(
         part for part in ("## Cause", f"**{_plain(cause)}**", evidence, *map(_plain, more)) if part
     )
+
+
+def _first_sign(plan: IncidentPlan, state: IncidentState) -> str:
+    """Of a host no log is read."""
+    read = "No line of the log says why. " if plan.service is not None else ""
+    if not state.signs:
+        return f"## Cause\n\n{read}No sign of one is known."
+    first = state.signs[0]
+    told = f"## Cause\n\n{read}The first sign: {_plain(first.sentence)}."
+    return "\n\n".join((told, _fence("\n".join(first.evidence)))) if first.evidence else told
 
 
 def _changes(state: IncidentState) -> str:

@@ -22,14 +22,16 @@ from bot.core.incident_events import (
     StartOver,
 )
 from bot.core.incident_export import export_name, render_export
-from bot.core.incident_state import Sign, SignKind
+from bot.core.incident_state import Severity, Sign, SignKind
 from bot.core.incident_turn import MOST_ENTRIES
 from tests.support.incidents import (
     BEGAN,
     BOB,
+    HOST,
     MEMBER,
     OUT_OF_MEMORY,
     RUN,
+    SERVICE,
     SLOW,
     Case,
     make_incident_plan,
@@ -92,6 +94,19 @@ def test_one_that_is_still_open() -> None:
     assert "| Acknowledged | by nobody |" in told
     assert "| Downtime | 1m |" in told
     assert "No line of the log says why. The first sign: process died by SIGSEGV." in told
+
+
+def test_a_host_is_told_as_one() -> None:
+    refused = Sign(SignKind.SIGHT, BEGAN, "the host does not answer SSH", evidence=("port 22: refused",))
+    plan = make_incident_plan(
+        subject=HOST, service=None, members=(), severity=Severity.HOST, signs=(refused,), affected=(SERVICE,)
+    )
+    case = Case(plan)
+    case.tell(Recovered(BEGAN + timedelta(seconds=90)), after=90)
+    told = _export(case)
+    assert "| What | host gone |" in told
+    assert "| Ended | 2026-05-29 03:14:11: answers again |" in told
+    assert "## Cause\n\nThe first sign: the host does not answer SSH.\n\n```\nport 22: refused\n```" in told
 
 
 def test_what_was_left_out_is_counted() -> None:
