@@ -39,6 +39,7 @@ from bot.core.monitor_host import HostWatch
 from bot.core.monitor_state import HostState, Sight, WatchStanding, WatchState
 from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 from bot.ground import Ground
+from bot.queues import QueueLooks
 from bot.rounds import Seen, ask, patience_of, see
 from bot.sources import Link, smoke_masked
 from bot.watch_orders import Order, pack_order, read_order, read_word
@@ -85,6 +86,7 @@ class Entry:
     smoke_due: datetime | None = None
     smoking: bool = False
     inside: Probe | None = None
+    queue: QueueLooks = field(default_factory=QueueLooks)
     owed: list[Owed] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)
     unsaved: bool = False
@@ -282,6 +284,7 @@ class Watching:
         )
         await self.tell(entry, event)
         self._check_smoke(entry)
+        self._check_queue(entry)
 
     def _is_stale(self, entry: Entry, asked: datetime) -> bool:
         """What was asked before a new run was seen proves nothing about it."""
@@ -316,6 +319,23 @@ class Watching:
             entry.smoking = False
         if not self._is_stale(entry, asked):
             await self.tell_surely(entry, SmokeChecked(result))
+
+    # Queues.
+
+    def _check_queue(self, entry: Entry) -> None:
+        state, now = entry.watch.state, self.ground.clock.now()
+        serves = state.standing is WatchStanding.SERVING and state.operation is None
+        runs = tuple(member.invocation for member in state.members.values())
+        if serves and entry.queue.is_due(now, runs=runs):
+            self.spawn(f"queue {entry.service}", partial(self._look_at_queue, entry))
+
+    async def _look_at_queue(self, entry: Entry) -> None:
+        asked = self.ground.clock.now()
+        load = await entry.queue.look(self.ground.probes[entry.watch.service])
+        serves = entry.watch.state.standing is WatchStanding.SERVING
+        if load is not None and serves and not self._is_stale(entry, asked):
+            with contextlib.suppress(StoreUnavailable):  # the next look tells the same
+                await self.tell(entry, load)
 
     # What the machines are told, and what becomes of what they order.
 

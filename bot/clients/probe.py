@@ -12,12 +12,14 @@ import structlog
 
 from bot.clients.probe_smoke import SmokeTest
 from bot.core.events import ProbeAnswer, SmokeResult, UnitName
+from bot.core.monitor_load import parse_loads, parse_metrics
 from bot.errors import HostError
 
 if TYPE_CHECKING:
     import ssl
 
     from bot.clients.ssh import Host
+    from bot.core.monitor_events import LoadSeen
     from config.services import ServiceSection
 
 log = structlog.get_logger()
@@ -39,10 +41,18 @@ _WORDS: tuple[tuple[type[Exception], str, str], ...] = (
 _LOCAL = {"127.0.0.1", "localhost", "::1", "0.0.0.0"}  # noqa: S104  compared with, not bound to
 _OK = 200
 _FEW_TOKENS = 8
+_LOAD_SECONDS = 5.0
+_LOADS = {"/metrics": parse_metrics, "/v1/loads": parse_loads}
+LOAD_PATHS = tuple(_LOADS)  # where engines tell of their queue, the commonest first
+_BUSY = {408, 429, 500, 502, 503, 504}  # statuses that may be others the next time
 
 
 class _Unreadable(Exception):
     """An answer that is none; the text says in a few words why."""
+
+
+class NotOffered(Exception):
+    """The engine does not tell this, and will not as long as it runs the way it does."""
 
 
 class Probe:
@@ -117,6 +127,26 @@ class Probe:
             return SmokeResult(passed=False, error=f"the completion failed: {await self._explain(error)}")
         except HostError as error:
             return SmokeResult(passed=False, error=str(error))
+
+    async def load(self, path: str) -> LoadSeen | None:
+        """What the engine tells of its queue at one of LOAD_PATHS; None: not now. Raises NotOffered."""
+        try:
+            async with asyncio.timeout(_LOAD_SECONDS), await self._client() as client:
+                status, body = await _get(client, path, headers=self._key())
+        except _Unreadable as error:
+            raise NotOffered(f"{path} {error}") from error
+        except httpx.HTTPError as error:
+            if "refused" in (told := _describe(error)):
+                raise NotOffered(f"{path}: {told}") from error
+            return None
+        except (HostError, TimeoutError):
+            return None
+        if status in _BUSY:
+            return None
+        found = _LOADS[path](body.decode(errors="replace")) if status == _OK else None
+        if found is None:
+            raise NotOffered(f"{path} answered HTTP {status} and tells of no queue")
+        return found
 
     async def close(self) -> None:
         """Nothing is kept open between checks; tunnels belong to the host."""

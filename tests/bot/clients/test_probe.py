@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bot.clients.probe import Probe, parse_models
+from bot.clients.probe import NotOffered, Probe, parse_models
 from bot.core.events import ProbeAnswer
+from bot.core.monitor_events import LoadSeen
 from config.services import ServiceSection
 from tests.support.http_engine import COMPLETION, HttpEngine, reply, serve_http
 from tests.support.ssh import Said, SshServer, connect, serve
@@ -329,3 +330,37 @@ async def test_smoke_takes_no_longer_than_it_may() -> None:
         result = await probe.smoke()
         assert not result.passed
         assert result.error == "the smoke test did not finish within 0.2 s"
+
+
+async def test_the_queue_it_tells_of() -> None:
+    async with serve_http() as engine:
+        probe = Probe(section(engine.url), host=None, api_key="secret-key", timeout=5)
+        engine.answers["/metrics"] = reply(200, b"vllm:num_requests_waiting 7\n", kind="text/plain")
+        engine.answers["/v1/loads"] = reply(200, {"num_waiting_reqs": 3})
+        assert await probe.load("/metrics") == LoadSeen(7, 0)
+        assert await probe.load("/v1/loads") == LoadSeen(3, 0)
+        assert engine.requests[1].headers["authorization"] == "Bearer secret-key"
+        engine.answers["/metrics"] = reply(503, b"")
+        assert await probe.load("/metrics") is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply(404, b""),
+        reply(401, b""),
+        reply(501, b""),
+        reply(200, b"go_threads 7\n"),
+        reply(200, b"#" * (2 << 20)),
+    ],
+)
+async def test_a_queue_that_is_not_told(answer: bytes) -> None:
+    async with serve_http() as engine:
+        engine.answers["/metrics"] = answer
+        with pytest.raises(NotOffered):
+            await Probe(section(engine.url), host=None, api_key=None).load("/metrics")
+
+
+async def test_a_queue_nobody_tells_of() -> None:
+    with pytest.raises(NotOffered, match="refused"):
+        await Probe(section(f"http://127.0.0.1:{unused_port()}"), host=None, api_key=None).load("/metrics")
