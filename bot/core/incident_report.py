@@ -62,7 +62,7 @@ def render_incident_reply(reply: IncidentReply, view: IncidentView) -> Message:
         case SignTold() | WorsenedTold() | AgainTold():
             return _sign(reply, view)
         case RunTold() | ChangesTold() | AttemptTold():
-            return _log(reply)
+            return _log(reply, view)
         case StartLinked() | StartOverTold():
             return _start(reply)
         case AckTold() | MuteTold() | EscalationTold():
@@ -113,10 +113,10 @@ def _evidence(sign: Sign) -> tuple[Block, ...]:
 # ---- the log ----------------------------------------------------------------------------------------------
 
 
-def _log(reply: RunTold | ChangesTold | AttemptTold) -> Message:
+def _log(reply: RunTold | ChangesTold | AttemptTold, view: IncidentView) -> Message:
     match reply:
         case RunTold():
-            return _run(reply.read)
+            return _run(reply.read, view)
         case ChangesTold():
             return _line(say_changed(reply.changed))
         case AttemptTold():
@@ -130,14 +130,17 @@ def _log(reply: RunTold | ChangesTold | AttemptTold) -> Message:
             assert_never(reply)
 
 
-def _run(read: RunRead) -> Message:
+def _run(read: RunRead, view: IncidentView) -> Message:
     blocks: list[Block] = []
     if read.is_known:
         told = f"*{say(tell_run(read), 700)}*"
         blocks += [preformatted("\n".join(read.evidence), 1_500)] if read.evidence else []
         blocks += [section(say(text, 700)) for text in (read.means, _try(read.advice)) if text]
     else:
-        told = "No line of its log says why."
+        # Of the outage that opened the thread, nothing was said there before this.
+        opening = view.signs and view.down_since == view.began
+        told = f"{_sentence(view.signs[0].sentence)} " if opening else ""
+        told += "No line of its log says why."
     lines = count(len(read.excerpt), "line")
     blocks += [context(f"The last {lines} before it:"), preformatted(_newest(read.excerpt), _MOST_LINES)]
     return _line(told, *blocks)

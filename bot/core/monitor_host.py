@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+_APART = 0.5  # of `every`: failures that count
+
+
 class HostWatch:
     """Told of each round before the services of the host are; `sight` is what they are told with it."""
 
@@ -76,7 +79,9 @@ class HostWatch:
 
     def _take_unseen(self, event: HostChecked, now: datetime) -> None:
         state = self.state
-        state.fails += 1
+        # Each service is looked at in its own time; ten of them in one second are one look at the host.
+        if state.fails == 0 or state.failed is None or now - state.failed >= self.plan.every * _APART:
+            state.fails, state.failed = state.fails + 1, now
         state.goods, state.good_since = 0, None
         state.failing_since = state.failing_since or now
         state.error = event.error or ""

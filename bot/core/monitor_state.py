@@ -155,6 +155,7 @@ class HostState:
     goods: int = 0
     good_since: datetime | None = None
     failing_since: datetime | None = None
+    failed: datetime | None = None  # the newest failure that was counted
     error: str = ""
     incident: IncidentId | None = None
     severity: Severity | None = None

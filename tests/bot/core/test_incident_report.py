@@ -64,7 +64,7 @@ REPLIES: list[tuple[IncidentReply, str]] = [
     (RunTold(READ), "*Out of GPU memory (TP3)*"),
     (RunTold(READ), "Try: Lower it."),
     (RunTold(READ), "The last 2 lines before it:"),
-    (RunTold(replace(READ, cause="")), "No line of its log says why."),
+    (RunTold(replace(READ, cause="")), "Process died by SIGSEGV. No line of its log says why."),
     (ChangesTold(Changed(("+ --flag",))), "Changed since the last good start: `+ --flag`."),
     (AttemptTold(ATTEMPT, 3), "Attempt 4, each died in weights after 3m: Out of GPU memory (TP3)."),
     (StartLinked(Verb.RESTART, BOB, None, LINK), f"<@U0BOB> is restarting it: see <{LINK}|its thread>."),
@@ -99,6 +99,13 @@ def _told(reply: IncidentReply) -> str:
 @pytest.mark.parametrize(("reply", "words"), REPLIES)
 def test_what_it_says(reply: IncidentReply, words: str) -> None:
     assert words in _told(reply)
+
+
+def test_what_was_said_before_the_log_is_not_said_again() -> None:
+    """Down again, or worse than before: the thread has that already."""
+    again = replace(VIEW, down_since=BEGAN + MINUTES)
+    told = shown(render_incident_reply(RunTold(replace(READ, cause="")), again))
+    assert told.startswith("No line of its log says why.")
 
 
 @pytest.mark.parametrize("reply", [reply for reply, _ in REPLIES], ids=lambda reply: type(reply).__name__)

@@ -73,6 +73,17 @@ def test_a_failure_now_and_then_is_none() -> None:
     assert room.actions == []
 
 
+def test_services_that_are_looked_at_one_after_the_other_are_one_look_at_the_host() -> None:
+    room = Room()
+    room.look(SEEN)
+    for _ in NAMES:
+        room.now += timedelta(milliseconds=150)
+        room.actions += room.watch.handle(GONE, room.now)
+    assert room.actions == []
+    assert room.sight() is Sight.DOUBTFUL
+    assert len(room.look(GONE, 2)) == 1
+
+
 def test_a_host_that_was_never_seen_is_not_told() -> None:
     room = Room()
     room.look(GONE, 100)
