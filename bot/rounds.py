@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SHARE = 0.4  # of a service's `every`, in which a look must come back
 _LEAST = 2.0  # real seconds, however short that is
+_SOONER = 0.8  # of `every`, from one look to the next while something is in doubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,20 @@ class Seen:
 def patience_of(every: float) -> float:
     """Real seconds for a look; what takes longer counts as no answer.
 
-    With the looks that come sooner in doubt, enough failures in a row are over within `failures` times
-    `every` and two seconds, however long each of them was waited for.
+    With `pace_of`, enough failures in a row are over within `failures` times `every` and two seconds, however
+    long each of them was waited for.
     """
     return max(_SHARE * every, _LEAST) if every > 1 else _LEAST
+
+
+def pace_of(every: float, *, failures: int, doubt: bool) -> float:
+    """Real seconds from the beginning of one look to that of the next; sooner while something is in `doubt`.
+
+    Where one failure is enough there is no doubt before it, so that all looks come sooner.
+    """
+    if failures == 1:
+        return every * (1 - _SHARE)
+    return every * min(_SOONER, 1 - _SHARE / (failures - 1)) if doubt else every
 
 
 async def see(links: Iterable[Link], *, within: float) -> Seen:

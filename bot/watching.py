@@ -40,7 +40,7 @@ from bot.core.monitor_state import HostState, Sight, WatchStanding, WatchState
 from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 from bot.ground import Ground
 from bot.queues import QueueLooks
-from bot.rounds import Seen, ask, patience_of, see
+from bot.rounds import Seen, ask, pace_of, patience_of, see
 from bot.sources import Link, smoke_masked
 from bot.watch_orders import Order, pack_order, read_order, read_word
 from bot.watch_plans import (
@@ -64,7 +64,6 @@ log = structlog.get_logger()
 
 Carry = Callable[[Order, str], Awaitable[None]]
 
-_SOONER = 0.8  # of `every`, while something is in doubt
 _FASTEST = 0.1  # real seconds between rounds, however fast a practice clock runs
 _WHOLE_EVERY = 20  # rounds: how often the model's name and the port's owner are asked for too
 _SPREAD, _SPREAD_MOST = 0.05, 1.0  # of `every`, in real seconds: engines of a host are not asked all at once
@@ -80,6 +79,7 @@ class Entry:
     links: dict[Member, Link] = field(default_factory=dict)
     every: float = 0.0  # real seconds
     due: float = 0.0
+    began: float = 0.0  # the newest round
     busy: bool = False
     rounds: int = 0
     proved: tuple[Any, ...] = ()  # the runs of which all was asked and found right
@@ -188,13 +188,15 @@ class Watching:
         while True:
             await self._listen()
             now = time.monotonic()
-            due = [entry for entry in self.entries.values() if entry.due <= now]
-            for entry in due:
-                entry.due = max(entry.due + self._pause(entry), now + _FASTEST / 2)
-            ready = [entry for entry in due if not entry.busy]
+            ready = [each for each in self.entries.values() if each.due <= now and not each.busy]
+            for entry in ready:
+                pause = self._pause(entry)
+                entry.busy, entry.began = True, now
+                entry.due = (entry.due if now - entry.due < pause / 2 else now) + pause
             if ready:
                 self.spawn("round", partial(self._round, ready))
-            soonest = min((entry.due for entry in self.entries.values()), default=now + 60)
+            waits = (entry.due for entry in self.entries.values() if not entry.busy)
+            soonest = min(waits, default=now + 60)
             self._poked.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(soonest - time.monotonic(), 0.01)):
@@ -202,56 +204,57 @@ class Watching:
 
     def _pause(self, entry: Entry) -> float:
         doubt = entry.watch.state.standing is WatchStanding.SUSPECT or self.sight is Sight.DOUBTFUL
-        return entry.every * (_SOONER if doubt else 1.0)
+        pace = pace_of(entry.every, failures=entry.watch.plan.failures, doubt=doubt)
+        return max(pace, _FASTEST / 2)
 
     async def _round(self, entries: list[Entry]) -> None:
         """Never begun for a service whose last one is not over."""
-        for entry in entries:
-            entry.busy = True
         try:
             asked = self.ground.clock.now()
             within = patience_of(min(entry.every for entry in entries))
-            began = time.monotonic()
+            end = time.monotonic() + within
             seen = await see((link for each in entries for link in each.links.values()), within=within)
-            left = max(within - (time.monotonic() - began), 1.0)
             error = seen.errors.get(self.host)
             if error is None:
                 await self._tell_host(HostChecked(None))
                 told = (
-                    self._ask_and_tell(entry, seen, asked, left, alone=len(entries) == 1) for entry in entries
+                    self._ask_and_tell(entry, seen, asked, end, alone=len(entries) == 1) for entry in entries
                 )
                 await asyncio.gather(*told)
             else:
-                await self._tell_unseen(entries, seen, asked, left, error)
+                await self._tell_unseen(entries, seen, asked, end, error)
             self.rounds += 1
         except StoreUnavailable as error:
             log.warning("round_not_told", host=self.host, error=str(error))
         finally:
             for entry in entries:
                 entry.busy = False
+                # Doubt that this round brought makes the next one come sooner.
+                entry.due = min(entry.due, entry.began + self._pause(entry))
+            self.poke()
 
     async def _ask_and_tell(
-        self, entry: Entry, seen: Seen, asked: datetime, within: float, *, alone: bool
+        self, entry: Entry, seen: Seen, asked: datetime, end: float, *, alone: bool
     ) -> None:
         if not alone:
             await asyncio.sleep(random.uniform(0, min(entry.every * _SPREAD, _SPREAD_MOST)))  # noqa: S311
-        answer = await self._ask(entry, seen, within)
-        await self._tell_round(entry, seen, asked, answer, within)
+        answer = await self._ask(entry, seen, end)
+        await self._tell_round(entry, seen, asked, answer, end)
 
     async def _tell_unseen(
-        self, entries: list[Entry], seen: Seen, asked: datetime, within: float, error: str
+        self, entries: list[Entry], seen: Seen, asked: datetime, end: float, error: str
     ) -> None:
         """SSH is gone: what still answers past it tells whether the host is."""
-        answers = await asyncio.gather(*(self._ask(entry, seen, within) for entry in entries))
+        answers = await asyncio.gather(*(self._ask(entry, seen, end) for entry in entries))
         pairs = list(zip(entries, answers, strict=True))
         answering = tuple(
             entry.watch.service for entry, answer in pairs if answer is not None and answer.health is not None
         )
         await self._tell_host(HostChecked(error, answering))
         for entry, answer in pairs:
-            await self._tell_round(entry, seen, asked, answer, within)
+            await self._tell_round(entry, seen, asked, answer, end)
 
-    async def _ask(self, entry: Entry, seen: Seen, within: float) -> ProbeAnswer | None:
+    async def _ask(self, entry: Entry, seen: Seen, end: float) -> ProbeAnswer | None:
         section = self.ground.section(entry.watch.service)
         if section.reach == "ssh" and seen.errors.get(self.host) is not None:
             return None
@@ -259,20 +262,20 @@ class Watching:
         whole = entry.proved != runs or entry.rounds % _WHOLE_EVERY == 0
         entry.rounds += 1
         probe = self.ground.probes[entry.watch.service]
-        answer = await ask(probe, whole=whole, within=within, redactor=self.ground.make_redactor())
+        answer = await ask(probe, whole=whole, within=_left(end), redactor=self.ground.make_redactor())
         if whole:
             good = answer.health == 200 and answer.error is None  # noqa: PLR2004 - HTTP's own number
             entry.proved = runs if good else ()
         return answer
 
     async def _tell_round(
-        self, entry: Entry, seen: Seen, asked: datetime, answer: ProbeAnswer | None, within: float
+        self, entry: Entry, seen: Seen, asked: datetime, answer: ProbeAnswer | None, end: float
     ) -> None:
         inside = None
         failed = answer is not None and answer.health != 200  # noqa: PLR2004 - HTTP's own number
         if failed and entry.inside is not None and seen.errors.get(self.host) is None:
             redactor = self.ground.make_redactor()
-            inside = await ask(entry.inside, whole=False, within=within, redactor=redactor)
+            inside = await ask(entry.inside, whole=False, within=_left(end), redactor=redactor)
         if self._is_stale(entry, asked):
             return
         event = Checked(
@@ -487,6 +490,11 @@ class Watching:
         for entry in self.entries.values():
             with contextlib.suppress(StoreUnavailable):
                 await self.tell(entry, Ticked())
+
+
+def _left(end: float) -> float:
+    """Real seconds until then, and one in any case: nothing is judged unasked."""
+    return max(end - time.monotonic(), 1.0)
 
 
 def _read(found: Watched | None, adapter: TypeAdapter[Any], kind: type[Any]) -> Any:

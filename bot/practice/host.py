@@ -130,6 +130,11 @@ class PracticeHost:
         told = [words for words in self.commands if "--no-block" in words and words not in self.shell.late]
         return [words[words.index("--no-block") - 1] for words in told]
 
+    @property
+    def reachable(self) -> bool:
+        """Whether SSH is let in."""
+        return self._server is not None
+
     # -- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:

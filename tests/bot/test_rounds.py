@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.events import Member, UnitName, UnitState
 from bot.core.redact import Redactor
-from bot.rounds import ask, patience_of, see
+from bot.rounds import ask, pace_of, patience_of, see
 from bot.sources import Link
 from tests.support.ssh import Said, connect, hang, serve
 from tests.support.watchmen import SERVICE, watchmen
@@ -71,6 +71,9 @@ async def test_an_engine_is_asked_as_much_as_is_wanted_and_no_longer(redis_url: 
 def test_a_look_that_is_waited_for_leaves_time_for_enough_of_them() -> None:
     """`failures` times `every` and two seconds: the first begins within one, the others come sooner."""
     for every in (5.0, 15.0, 60.0):
-        for failures in (3, 10):
-            assert every + (failures - 1) * 0.8 * every + patience_of(every) <= failures * every + 2
+        for failures in (1, 2, 3, 10):
+            first = pace_of(every, failures=failures, doubt=False)
+            others = (failures - 1) * pace_of(every, failures=failures, doubt=True)
+            assert first + others + patience_of(every) <= failures * every + 2
+            assert pace_of(every, failures=failures, doubt=True) >= patience_of(every)  # none is missed
     assert patience_of(0.1) == 2.0

@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING, Any
 from bot.clients.store_incidents import IncidentRecord, IncidentStore
 from bot.core.events import ServiceName, UserId
 from bot.incident_running import PLAN, STATE
+from bot.practice.engine import ServerStatus
 from bot.practice.workspace import ALICE, CHANNEL, SERVICE
 from tests.support.practice import Practice, practise
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
+    from bot.practice.host import PracticeHost
     from bot.practice.slack_state import Change, PostedMessage
 
 EVERY, FAILURES = timedelta(seconds=15), 3
 WITHIN = 90.0
+AT_ONCE = timedelta()
+DEAD = "Scheduler hit an exception"
 
 
 @dataclass
@@ -70,10 +75,17 @@ class Night:
         assert None not in places, (words, replies)
         assert places == sorted(places, key=lambda place: place or 0), (words, replies)
 
-    def soon(self, root: PostedMessage, fault: datetime, *, allowed: timedelta) -> None:
+    async def fault(self, happened: Callable[[PracticeHost], bool]) -> datetime:
+        """When that came to be so."""
+        await until(lambda: happened(self.practice.workspace.host))
+        return self.practice.workspace.clock.now()
+
+    def soon(self, message: PostedMessage, fault: datetime, *, allowed: timedelta) -> None:
         """`allowed`, and two real seconds."""
         real = timedelta(seconds=2 * self.practice.workspace.clock.speed)
-        assert self.posted[root.ts] - fault <= allowed + real
+        took = self.posted[message.ts] - fault
+        print("first word after", took, "allowed", allowed, "and", real)  # noqa: T201 - for failures
+        assert took <= allowed + real
 
 
 @asynccontextmanager
@@ -84,17 +96,17 @@ async def night(scenario: str, *, speed: float = 30.0, **changes: Any) -> AsyncI
         yield found
 
 
-def said_at(night: Night, words: str) -> datetime:
-    """When the host's journal has these words."""
+def said_at(night: Night, words: str, times: int = 1) -> datetime:
+    """When the host's journal has these words for the first, second, third time."""
     entries = night.practice.workspace.host.journal.entries
-    entry = next(each for each in entries if words in each.text("MESSAGE"))
+    entry = [each for each in entries if words in each.text("MESSAGE")][times - 1]
     return datetime.fromtimestamp(entry.realtime / 1e6, tz=night.practice.workspace.clock.now().tzinfo)
 
 
 async def test_it_dies_at_three_and_systemd_starts_it_again() -> None:
     async with night("dies-at-3am") as found:
         root = await found.outage()
-        found.soon(root, said_at(found, "Scheduler hit an exception"), allowed=timedelta())
+        found.soon(root, said_at(found, DEAD), allowed=AT_ONCE)
         await found.resolved(root)
         assert len(found.outages()) == 1
         [start] = found.starts()
@@ -111,8 +123,9 @@ async def test_it_dies_at_three_and_systemd_starts_it_again() -> None:
 
 
 async def test_a_crash_loop_is_one_incident_that_counts() -> None:
-    async with night("loops-at-3am", speed=60) as found:
+    async with night("loops-at-3am", speed=20) as found:
         root = await found.outage()
+        found.soon(root, said_at(found, DEAD), allowed=AT_ONCE)
         await found.practice.reply(root, "each died in weights", within=WITHIN)
         assert len(found.outages()) == 1
         assert len(found.starts()) <= 1
@@ -125,7 +138,11 @@ async def test_a_crash_loop_is_one_incident_that_counts() -> None:
 async def test_a_dead_engine_that_answers_200_is_found_out_by_a_completion() -> None:
     service = {"smoke": {"timeout": "1s"}, "monitor": {"completion_every": "30s"}}
     async with night("hangs-but-answers", service=service) as found:
+        fault = await found.fault(lambda host: host.engine.dying)
         root = await found.outage()
+        # Two completions, each waited for a real second.
+        waited = 2 * timedelta(seconds=found.practice.workspace.clock.speed)
+        found.soon(root, fault, allowed=timedelta(seconds=30) + EVERY + waited)
         assert "completion" in root.plain
         outcome = await found.practice.type(f"restart {SERVICE}")
         assert outcome.acknowledged
@@ -140,10 +157,11 @@ async def test_a_dead_engine_that_answers_200_is_found_out_by_a_completion() -> 
 
 async def test_a_host_that_is_gone_is_one_incident_of_its_own() -> None:
     async with night("host-gone", speed=10) as found:
+        fault = await found.fault(lambda host: not host.reachable)
         root = await found.outage()
+        found.soon(root, fault, allowed=FAILURES * EVERY)
         plan = PLAN.validate_json((await found.record()).plan)
         assert (plan.subject, plan.service) == ("llm-two", None)
-        found.soon(root, plan.last_healthy or plan.began, allowed=FAILURES * EVERY + EVERY)
         await found.resolved(root)
         assert len(found.outages()) == 1
         assert found.starts() == []
@@ -151,8 +169,13 @@ async def test_a_host_that_is_gone_is_one_incident_of_its_own() -> None:
 
 
 async def test_flapping_is_one_incident() -> None:
-    async with night("flapping") as found:
+    # A look waits for the busy engine; at this pace two real seconds of that fit between two looks.
+    every = timedelta(seconds=30)
+    service = {"monitor": {"every": "30s", "successes": 1}}
+    async with night("flapping", speed=12, service=service) as found:
+        fault = await found.fault(lambda host: host.engine.status is ServerStatus.UNHEALTHY)
         root = await found.outage()
+        found.soon(root, fault, allowed=FAILURES * every)
         await found.resolved(root, times=2)
         assert len(found.outages()) == 1
         found.in_order(root, "resolved", "down again")
@@ -177,6 +200,9 @@ async def test_a_slow_death_is_degraded_first_and_down_then() -> None:
     async with night("slow-death") as found:
         root = await found.outage()
         assert "degraded" in root.plain or "was degraded" in "".join(found.practice.replies(root))
+        found.soon(root, said_at(found, "KV cache pool is full", 3), allowed=AT_ONCE)
+        worse = await found.practice.reply(root, "was degraded before", within=WITHIN)
+        found.soon(worse, said_at(found, DEAD), allowed=AT_ONCE)
         await found.resolved(root)
         assert len(found.outages()) == 1
         found.in_order(root, "was degraded before", "Out of GPU memory", "resolved")
