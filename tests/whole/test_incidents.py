@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from bot.clients.store_incidents import IncidentRecord, IncidentStore
 from bot.core.events import ServiceName, UserId
 from bot.incident_running import PLAN, STATE
@@ -166,6 +168,13 @@ async def test_a_host_that_is_gone_is_one_incident_of_its_own() -> None:
         assert len(found.outages()) == 1
         assert found.starts() == []
         assert found.loud(root) <= 2
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_one_or_two_failures_are_told_as_soon_as_they_are_enough(failures: int) -> None:
+    async with night("host-gone", speed=15, service={"monitor": {"failures": failures}}) as found:
+        fault = await found.fault(lambda host: not host.reachable)
+        found.soon(await found.outage(), fault, allowed=failures * EVERY)
 
 
 async def test_flapping_is_one_incident() -> None:
