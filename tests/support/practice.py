@@ -11,6 +11,7 @@ from bot.app import App
 from bot.core.events import ServiceName
 from bot.practice.scenarios import SCENARIOS
 from bot.practice.workspace import ALICE, CHANNEL, SERVICE, PracticeWorkspace
+from tests.support.pace import hurried
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -109,14 +110,20 @@ class Practice:
 
 
 @asynccontextmanager
-async def practise(scenario: str, *, speed: float = 60.0, **changes: Any) -> AsyncIterator[Practice]:
-    """`changes`: `service` and `host`, keys of the configuration that differ."""
+async def practise(
+    scenario: str, *, speed: float = 60.0, true_pace: bool = False, **changes: Any
+) -> AsyncIterator[Practice]:
+    """`changes`: `service` and `host`, keys of the configuration that differ.
+
+    `true_pace`: with the rates of the real Slack.
+    """
     changes.setdefault("watched", False)  # what happens between startups has tests of its own
     workspace = PracticeWorkspace(SCENARIOS[scenario], speed=speed, **changes)
-    try:
-        app = await workspace.start()
-        yield Practice(workspace, app)
-    finally:
-        await workspace.stop()
+    with contextlib.nullcontext() if true_pace else hurried(workspace.slack):
+        try:
+            app = await workspace.start()
+            yield Practice(workspace, app)
+        finally:
+            await workspace.stop()
     assert workspace.slack.refusals == [], "the stand-in Slack refused a call"
     assert workspace.slack.warnings == []

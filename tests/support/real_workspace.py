@@ -15,6 +15,7 @@ from bot.practice.redis import EmbeddedRedis
 from bot.practice.slack import PracticeSlack
 from config.services import AccessSection, Configuration, HostSection, ServiceSection, SlackSection
 from config.settings import Settings
+from tests.support.pace import hurried
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -87,6 +88,7 @@ async def real_workspace(
         slack.add_channel(CHANNEL, "llm-ops")
         stack.push_async_callback(slack.stop)
         await slack.start()
+        stack.enter_context(hurried(slack))
         settings = Settings(
             bot_token=SecretStr(slack.bot_token),
             app_token=SecretStr(slack.app_token),

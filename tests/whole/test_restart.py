@@ -13,7 +13,7 @@ from tests.support.practice import practise
 
 
 async def test_a_healthy_start_is_told_phase_by_phase_and_proven() -> None:
-    async with practise("healthy") as practice:
+    async with practise("healthy", true_pace=True) as practice:
         root = await practice.begin("restart kimi-k2.5 new tool-call parser")
         operation = await practice.verdict()
         assert operation.verdict == "healthy"
