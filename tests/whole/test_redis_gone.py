@@ -30,6 +30,7 @@ from bot.practice.slack_faults import FaultPlan
 from bot.practice.workspace import ALICE, CHANNEL, SERVICE, PracticeWorkspace
 from tests.support.practice import Practice
 from tests.support.redis import RedisServer
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -231,8 +232,9 @@ async def what_waited_for_slack_when_redis_was_emptied_is_told_all_the_same(own_
         practice.slack.faults.add(POST, FaultPlan.status(500), times=None)
         ledger = next(iter(practice.app.startups.running.values())).ledger
         await practice.until(lambda _: any("graphs" in each.text for each in ledger.known.values()))
+        lease = ledger.lease
         here.empty()
-        await practice.until(lambda _: ledger.is_stranded)
+        await until(lambda: ledger.is_stranded or ledger.lease is not lease)
         practice.slack.faults.clear()
         assert await here.end() == USUAL
         assert practice.orders() == ["restart"]
@@ -249,7 +251,7 @@ async def what_was_said_last_is_told_though_redis_was_emptied_before(own_redis: 
         practice.slack.faults.add(POST, FaultPlan.status(500), times=None)
         await practice.until(lambda _: not practice.app.startups.owned)
         here.empty()
-        await practice.until(lambda _: practice.app.startups.barred)
+        await until(lambda: practice.app.startups.barred)  # it does not last
         practice.slack.faults.clear()
         await practice.reply(root, "healthy")
         assert await here.end() == USUAL

@@ -133,9 +133,9 @@ async def test_what_is_too_old_or_too_much_is_dropped(store: Store) -> None:
 
 async def test_a_name_without_a_record_is_stale_after_a_while(store: Store) -> None:
     incidents = IncidentStore(store.link)
-    await incidents.index(record(opened=NOW))
+    await incidents.index(record(opened=datetime.now(UTC)))
     assert not await incidents.is_stale(NAME)
-    await incidents.index(record(opened=NOW - timedelta(minutes=5)))
+    await incidents.index(record(opened=datetime.now(UTC) - timedelta(minutes=5)))
     assert await incidents.is_stale(NAME)
     await incidents.forget_open(NAME)
     assert not await incidents.is_stale(NAME)
