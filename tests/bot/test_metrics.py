@@ -47,10 +47,10 @@ async def test_a_startup_is_seen_in_the_metrics_from_its_command_to_its_verdict(
         assert (value("kimi_leases") or 0) >= 1
         assert value("kimi_ssh_connections_total", host="llm-two") == 1
         await practice.verdict()
+        await practice.app.vitals.look()
         async with asyncio.timeout(WITHIN):
-            while value("kimi_queue_depth") != 0:  # the root may be edited once more
+            while (value := read(metrics))("kimi_queue_depth") != 0:  # the root may be edited once more
                 await practice.app.vitals.look()
-                value = read(metrics)
                 await asyncio.sleep(0.05)
         assert value("kimi_verdicts_total", verdict="healthy") == 1
         assert value("kimi_verdicts_total", verdict="failed") == 0
