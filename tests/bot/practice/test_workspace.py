@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
@@ -48,7 +48,7 @@ async def test_a_scenario_says_what_was_before(
 
 
 async def test_changes_of_a_test_reach_the_configuration() -> None:
-    changes = {"service": {"stable_for": "5s"}, "host": {"sudo": False}}
+    changes: dict[str, Any] = {"service": {"stable_for": "5s"}, "host": {"sudo": False}}
     async with practise("healthy", speed=100, **changes) as practice:
         configuration = practice.workspace.configuration()
         assert configuration.services[SERVICE].stable_for.total_seconds() == 5
