@@ -81,6 +81,7 @@ async def test_it_is_active_when_ready_killed_when_it_hangs_and_goes_on_where_it
     facts = await room.until(lambda facts: facts["ActiveState"] == "active")
 
     await real_host.set_scenario("healthy", seconds={"weights": 8.0})
+    began = (await real_host.run("date +%s.%N")).strip()
     assert (await room.slack.slash(ALICE, CHANNEL, "restart kimi-k2.5")).acknowledged
     await room.told("loading weights")
     before = facts["NRestarts"]
@@ -104,6 +105,6 @@ async def test_it_is_active_when_ready_killed_when_it_hangs_and_goes_on_where_it
     assert sum("Weights loaded" in reply for reply in replies) == 1, "\n".join(
         [*replies, await room.unit.log()]
     )
-    told = await real_host.run(f"journalctl -u {real_host.unit} -o cat --no-pager --since=-60s")
+    told = await real_host.run(f"journalctl -u {real_host.unit} -o cat --no-pager --since=@{began}")
     assert sum(line.startswith("Started ") for line in told.splitlines()) == 1
     assert '"event": "stopped"' in await room.unit.log()
