@@ -97,10 +97,11 @@ async def test_no_secret_of_ours_gets_past_the_redactor() -> None:
 
 async def test_a_slack_that_does_not_say_who_the_bot_is_sends_nobody_to_reinstall_it() -> None:
     async with practise("healthy", speed=100) as practice:
-        practice.slack.faults.add("auth.test", practice.slack.faults.rate_limited(1))
+        practice.slack.faults.add("auth.test", practice.slack.faults.rate_limited(1), times=None)
         outcome = await practice.type("status")
         assert outcome.acknowledged
         assert NOT_AUTHORIZED in str(outcome.response)
+        practice.slack.faults.clear()
         assert "*healthy*" in await practice.ask("status")
 
 
