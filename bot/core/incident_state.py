@@ -34,9 +34,6 @@ class Severity(StrEnum):
     HOST = "host"  # a host is gone, with all that runs there
 
 
-RANK_OF_SEVERITY: dict[Severity, int] = {severity: rank for rank, severity in enumerate(Severity)}
-
-
 class SignKind(StrEnum):
     """What shows that something is wrong."""
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel, SecretStr
 
 import bot.app as app_module
 from bot.app import App
-from bot.clients.slack import Outbox, Pace, Timing
+from bot.clients.slack import Outbox, Timing
 from bot.clients.store import Store
 from bot.clock import Clock, Origin
 from bot.run import configure_logging
@@ -31,10 +31,8 @@ from config.diagnoses import load_diagnoses
 from config.engine_file import load_engine
 from config.loading import parse_configuration
 from config.settings import Settings
+from tests.support.pace import PACE
 from tests.support.side_effects import Doors
-
-# As the rates of a Slack in a hurry: a practice minute is less than a second.
-PACE = Pace(post_interval=0.02, post_burst=5, edit_interval=0.1, edit_burst=5, root_interval=0.3)
 
 
 class Quick(Store):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import bot.app as app_module
 from bot.app import App
-from bot.clients.slack import Outbox, Pace, Timing
+from bot.clients.slack import Outbox, Timing
 from bot.clients.store import Store
 from bot.core.answers import REDIS_GONE
 from bot.core.emptied import ANNOUNCED, BARRED, KEPT, STOP_LOST, TAKEN_UP
@@ -28,6 +28,7 @@ from bot.practice.scenarios import sglang_log as log
 from bot.practice.scenarios import stage as scene
 from bot.practice.slack_faults import FaultPlan
 from bot.practice.workspace import ALICE, CHANNEL, SERVICE, PracticeWorkspace
+from tests.support.pace import PACE
 from tests.support.practice import Practice
 from tests.support.redis import RedisServer
 from tests.support.waiting import until
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 SPEED = 20.0
 LEASE = 1.5
 SLEEP = 30.0  # seconds, beyond each lease and every time-out
-PACE = Pace(post_interval=0.02, post_burst=5, edit_interval=0.1, edit_burst=5, root_interval=0.3)
 NOTICES = [words[:80] for words in (KEPT, TAKEN_UP)]
 # What is always told: a phase that a busy machine is done with in no time is not.
 USUAL = [

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pydantic import TypeAdapter
 
 from bot.core.incident_state import (
-    RANK_OF_SEVERITY,
     Entry,
     EntryKind,
     IncidentState,
@@ -29,11 +28,6 @@ def test_an_incident_is_named_by_its_subject_and_moment() -> None:
     assert one != incident_of("llm-two", AT)
     assert one.startswith(short_id(one))
     assert len(short_id(one)) < len(one) == 32
-
-
-def test_severities_have_an_order_of_their_own() -> None:
-    order = sorted(Severity, key=lambda each: RANK_OF_SEVERITY[each])
-    assert order == [Severity.DEGRADED, Severity.DOWN, Severity.HOST]
 
 
 def test_what_the_log_tells_is_known_by_its_cause() -> None:
