@@ -14,6 +14,7 @@ from bot.core.incident_events import INCIDENT_EVENTS, IncidentEvent
 from bot.core.incident_state import IncidentId
 from bot.core.monitor_events import (
     IncidentClosed,
+    IncidentFound,
     Muted,
     OpenIncident,
     TellIncident,
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from bot.core.events import ServiceName
 
 Order = OpenIncident | TellIncident | WatchStart | TellStopped
-Said = Muted | Unmuted | IncidentClosed
+Said = Muted | Unmuted | IncidentClosed | IncidentFound
 
 _ORDERS: dict[str, type[Any]] = {kind.__name__: kind for kind in (OpenIncident, WatchStart, TellStopped)}
-_SAID: dict[str, type[Any]] = {kind.__name__: kind for kind in (Muted, Unmuted, IncidentClosed)}
+_SAID: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Muted, Unmuted, IncidentClosed, IncidentFound)
+}
 _TELL = TellIncident.__name__
 
 

@@ -30,6 +30,7 @@ from bot.core.monitor_events import (
     CheckSmoke,
     HostChecked,
     IncidentClosed,
+    IncidentFound,
     OperationEnded,
     OperationUnderWay,
     SmokeChecked,
@@ -481,7 +482,7 @@ class Watching:
         if entry is not None:
             entry.heard.append(name)
             await self.tell_surely(entry, event)
-        elif not service and isinstance(event, IncidentClosed):
+        elif not service and isinstance(event, IncidentClosed | IncidentFound):
             self._own.heard.append(name)
             await self._tell_host(event)
 

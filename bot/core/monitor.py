@@ -44,6 +44,7 @@ from bot.core.monitor_degraded import ail, check_calm, is_mute, take_ailing, tak
 from bot.core.monitor_events import (
     Checked,
     IncidentClosed,
+    IncidentFound,
     LoadSeen,
     Muted,
     OperationEnded,
@@ -54,7 +55,15 @@ from bot.core.monitor_events import (
     WatchAction,
     WatchEvent,
 )
-from bot.core.monitor_outage import doubt_of, note_inactive, open_if_due, serve, suspect, tell
+from bot.core.monitor_outage import (
+    doubt_of,
+    note_inactive,
+    open_if_due,
+    serve,
+    suspect,
+    take_found,
+    tell,
+)
 from bot.core.monitor_starts import (
     check_limit,
     follow_further,
@@ -151,15 +160,15 @@ class Watch:
                 take_operation(turn, event, now)
             case OperationEnded():
                 take_verdict(turn, event, now)
-            case Muted() | Unmuted() | IncidentClosed():
-                self._take_word(event)
+            case Muted() | Unmuted() | IncidentClosed() | IncidentFound():
+                self._take_word(event, now)
             case Ticked():
                 pass
             case _:
                 assert_never(event)
 
-    def _take_word(self, event: Muted | Unmuted | IncidentClosed) -> None:
-        """What a person said."""
+    def _take_word(self, event: Muted | Unmuted | IncidentClosed | IncidentFound, now: datetime) -> None:
+        """What a person said, or who found an incident."""
         state = self.state
         match event:
             case Muted():
@@ -175,6 +184,8 @@ class Watch:
                     state.severity, state.recovered = None, None
                     state.waived = state.standing is WatchStanding.DOWN
                     state.worst.clear()
+            case IncidentFound():
+                take_found(self._turn, event, now)
             case _:
                 assert_never(event)
 

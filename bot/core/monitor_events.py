@@ -21,7 +21,7 @@ from bot.core.events import (
     Verb,
 )
 from bot.core.incident_events import IncidentEvent
-from bot.core.incident_state import How, IncidentId, IncidentPlan
+from bot.core.incident_state import How, IncidentId, IncidentPlan, Severity
 from bot.core.monitor_state import Sight
 
 
@@ -110,6 +110,15 @@ class IncidentClosed:
     incident: IncidentId
 
 
+@dataclass(frozen=True, slots=True)
+class IncidentFound:
+    """One that is open, of which the watch may know nothing: Redis came back empty. `times` it went down."""
+
+    incident: IncidentId
+    severity: Severity
+    times: int = 1
+
+
 WatchEvent: TypeAlias = (
     Checked
     | UnitLine
@@ -120,6 +129,7 @@ WatchEvent: TypeAlias = (
     | Muted
     | Unmuted
     | IncidentClosed
+    | IncidentFound
     | Ticked
 )
 
@@ -135,7 +145,7 @@ class HostChecked:
     answering: tuple[ServiceName, ...] = ()
 
 
-HostEvent: TypeAlias = HostChecked | IncidentClosed | Ticked
+HostEvent: TypeAlias = HostChecked | IncidentClosed | IncidentFound | Ticked
 
 
 @dataclass(frozen=True, slots=True)

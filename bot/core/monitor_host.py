@@ -17,6 +17,7 @@ from bot.core.monitor_events import (
     HostChecked,
     HostEvent,
     IncidentClosed,
+    IncidentFound,
     OpenIncident,
     TellIncident,
 )
@@ -53,6 +54,8 @@ class HostWatch:
                 self._take_unseen(event, now)
             case IncidentClosed():
                 self._take_closed(event)
+            case IncidentFound():
+                self._take_found(event, now)
             case Ticked():
                 pass
             case _:
@@ -96,6 +99,19 @@ class HostWatch:
     def _take_closed(self, event: IncidentClosed) -> None:
         if event.incident == self.state.incident and self.state.severity is not None:
             self.state.severity, self.state.recovered, self.state.waived = None, None, True
+
+    def _take_found(self, event: IncidentFound, now: datetime) -> None:
+        """It outlived what this watch remembered: how it goes on, the next rounds tell."""
+        state = self.state
+        if state.incident == event.incident and state.severity is not None:
+            return
+        if state.severity is not None or state.incident == event.incident:  # it was seen in between
+            self._out.append(
+                TellIncident(event.incident, Recovered(state.recovered or state.last_seen or now))
+            )
+            return
+        state.incident, state.severity = event.incident, event.severity
+        state.seen, state.recovered, state.waived = True, None, False
 
     def _tell(self, severity: Severity, event: HostChecked, now: datetime) -> None:
         state = self.state

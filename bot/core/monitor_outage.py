@@ -10,9 +10,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bot.core.incident_events import DownAgain, Recovered, ServiceStopped, SignSeen, Worsened
+from bot.core.incident_events import (
+    DownAgain,
+    Recovered,
+    ServiceStopped,
+    SignSeen,
+    StartFollowed,
+    Worsened,
+)
 from bot.core.incident_state import FLAP_WINDOW, IncidentPlan, Severity, Sign, SignKind, incident_of
-from bot.core.monitor_events import OpenIncident, TellIncident, TellStopped
+from bot.core.monitor_events import IncidentFound, OpenIncident, TellIncident, TellStopped
 from bot.core.monitor_state import Sight, WatchStanding
 
 if TYPE_CHECKING:
@@ -154,6 +161,31 @@ def open_degraded(turn: WatchTurn, sign: Sign, now: datetime) -> None:
         _open(turn, Severity.DEGRADED, now)
         state.signs, state.times = kept, 0
     state.severity, state.recovered = Severity.DEGRADED, None
+
+
+def take_found(turn: WatchTurn, event: IncidentFound, now: datetime) -> None:
+    """What the watch remembered is gone, and the incident is not: it goes on with that one, and opens no other."""
+    state = turn.state
+    if state.incident == event.incident and state.severity is not None:
+        return
+    if state.severity is not None or state.incident == event.incident:  # it served in between
+        turn.order(TellIncident(event.incident, Recovered(state.recovered or state.last_healthy or now)))
+        return
+    if state.standing is WatchStanding.STOPPED:
+        turn.order(TellIncident(event.incident, ServiceStopped(state.since or now, "it is stopped")))
+        return
+    state.incident, state.times, state.served, state.waived = event.incident, event.times, True, False
+    if event.severity is Severity.DEGRADED:
+        state.severity, state.recovered = Severity.DEGRADED, None
+        state.worst.setdefault(SignKind.SLOW, now)  # so that it is over once nothing is seen for a while
+    elif state.standing in {WatchStanding.SERVING, WatchStanding.SUSPECT}:
+        tell(turn, Recovered(state.good_since or now))
+        state.recovered = now
+    else:
+        state.severity, state.recovered = Severity.DOWN, None
+        turn.stand(WatchStanding.DOWN, now)
+        if (under := state.operation) is not None:
+            tell(turn, StartFollowed(under.operation, under.verb, how=under.how))
 
 
 def tell(turn: WatchTurn, event: IncidentEvent) -> None:

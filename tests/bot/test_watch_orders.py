@@ -11,7 +11,15 @@ from bot.clients.store_watches import Owed, Word
 from bot.core.events import InvocationId, Member, ServiceName, UserId
 from bot.core.incident_events import Acknowledged, Recovered, SignSeen, Worsened
 from bot.core.incident_state import How, IncidentId, Severity, Sign, SignKind
-from bot.core.monitor_events import IncidentClosed, Muted, OpenIncident, TellIncident, TellStopped, WatchStart
+from bot.core.monitor_events import (
+    IncidentClosed,
+    IncidentFound,
+    Muted,
+    OpenIncident,
+    TellIncident,
+    TellStopped,
+    WatchStart,
+)
 from bot.watch_orders import pack_fact, pack_order, pack_word, read_fact, read_order, read_word
 from tests.support.incidents import make_incident_plan
 
@@ -49,6 +57,8 @@ def test_facts_and_words_keep_the_name_they_are_given() -> None:
     word = pack_word(said, service=SERVICE, name="mute:1")
     assert (word.id, word.service, read_word(word)) == ("mute:1", SERVICE, said)
     assert pack_word(IncidentClosed(INCIDENT), service=None, name="c").service == ""
+    found = IncidentFound(INCIDENT, Severity.HOST, times=2)
+    assert read_word(pack_word(found, service=None, name="f")) == found
 
 
 def test_what_nobody_knows_is_refused() -> None:

@@ -10,8 +10,15 @@ from pydantic import TypeAdapter
 
 from bot.core.events import HostName, ServiceName
 from bot.core.incident_events import DownAgain, Recovered, Worsened
-from bot.core.incident_state import Severity
-from bot.core.monitor_events import HostAction, HostChecked, IncidentClosed, OpenIncident, TellIncident
+from bot.core.incident_state import IncidentId, Severity
+from bot.core.monitor_events import (
+    HostAction,
+    HostChecked,
+    IncidentClosed,
+    IncidentFound,
+    OpenIncident,
+    TellIncident,
+)
 from bot.core.monitor_host import HostWatch
 from bot.core.monitor_state import HostPlan, HostState, Sight
 
@@ -127,6 +134,19 @@ def test_one_closed_by_hand_stays_closed_until_the_host_was_back() -> None:
     assert room.look(GONE, 50) == []
     room.look(SEEN, 2)
     assert len(room.look(GONE, 3)) == 1
+
+
+def test_an_incident_that_outlived_the_watch_goes_on() -> None:
+    found = IncidentFound(IncidentId("f" * 32), Severity.HOST)
+    room = Room()
+    room.look(GONE, 2)
+    room.watch.handle(found, room.now)
+    assert room.look(GONE, 20) == []
+    room.look(SEEN, 2)
+    assert [type(event) for event in room.told()] == [Recovered]
+    (again,) = room.watch.handle(found, room.now)  # its record was lost once more, and the end with it
+    assert isinstance(again, TellIncident)
+    assert again.event == Recovered(room.now)
 
 
 def test_only_what_must_survive_is_worth_writing() -> None:

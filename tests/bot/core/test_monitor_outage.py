@@ -7,12 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from bot.core.events import ProbeAnswer
-from bot.core.monitor_events import OpenIncident
+from bot.core.events import OperationId, ProbeAnswer, UserId, Verb
+from bot.core.incident_events import DownAgain, Recovered, ServiceStopped, StartFollowed, Worsened
+from bot.core.incident_state import IncidentId, Severity
+from bot.core.monitor_events import IncidentFound, OpenIncident, OperationUnderWay, TellIncident
 from bot.core.monitor_outage import STEADY, STOPPED_WAIT, doubt_of
 from bot.core.monitor_turn import WatchTurn
 from config.engine_file import load_engine
-from tests.support.watches import BUSY, FAILED, GOOD, MEMBER, REFUSED, Room, make_plan, run_id
+from tests.support.watches import BUSY, FAILED, GOOD, MEMBER, REFUSED, STOPPED, Room, make_plan, run_id
 
 
 @pytest.mark.parametrize(
@@ -62,6 +64,76 @@ def test_of_many_signs_the_first_and_the_newest_are_kept() -> None:
     assert told[0] == "/health answers 500"
     assert told[-1] == "/health answers 529"
     assert len(told) == 8
+
+
+FOUND = IncidentFound(IncidentId("f" * 32), Severity.DOWN, times=2)
+
+
+class TestAnIncidentThatOutlivedTheWatch:
+    """Redis came back empty: the watch begins anew, and the incident stands in Slack."""
+
+    def test_still_down_it_goes_on_with_that_one_until_it_serves(self) -> None:
+        room = Room()
+        room.probe = BUSY
+        room.look(5)
+        room.tell(FOUND)
+        room.look(20)
+        assert room.ordered(OpenIncident) == []
+        room.probe = GOOD
+        room.look(20)
+        assert [action.incident for action in room.ordered(TellIncident)] == [FOUND.incident]
+        assert len(room.told(Recovered)) == 1
+
+    def test_down_again_soon_it_is_the_same_one(self) -> None:
+        room = Room()
+        room.serve()
+        room.tell(FOUND)
+        assert len(room.told(Recovered)) == 1
+        room.probe = BUSY
+        room.look(3)
+        assert len(room.told(DownAgain)) == 1
+        assert room.ordered(OpenIncident) == []
+
+    def test_amid_a_start_that_is_linked(self) -> None:
+        room = Room()
+        room.probe = BUSY
+        room.look()
+        room.tell(OperationUnderWay(OperationId("op1"), Verb.RESTART, UserId("U1")))
+        room.tell(FOUND)
+        assert [event.operation for event in room.told(StartFollowed)] == ["op1"]
+
+    def test_stopped_meanwhile_it_is_told_so(self) -> None:
+        room = Room()
+        room.unit = STOPPED
+        room.look(4)
+        room.tell(FOUND)
+        assert len(room.told(ServiceStopped)) == 1
+
+    def test_where_another_was_opened_meanwhile_it_had_served(self) -> None:
+        room = Room()
+        room.serve()
+        room.probe = BUSY
+        room.look(3)
+        (opened,) = room.ordered(OpenIncident)
+        room.tell(FOUND)
+        assert [each.incident for each in room.ordered(TellIncident)] == [FOUND.incident]
+        assert room.watch.state.incident == opened.plan.incident
+        room.tell(IncidentFound(opened.plan.incident, Severity.DOWN))
+        assert len(room.ordered(TellIncident)) == 1
+
+    def test_degraded_it_calms_or_gets_worse(self) -> None:
+        room = Room()
+        room.serve()
+        room.tell(replace(FOUND, severity=Severity.DEGRADED))
+        assert room.told(Recovered) == []
+        room.probe = BUSY
+        room.look(3)
+        assert len(room.told(Worsened)) == 1
+        calm = Room()
+        calm.serve()
+        calm.tell(replace(FOUND, severity=Severity.DEGRADED))
+        calm.look(70)
+        assert len(calm.told(Recovered)) == 1
 
 
 def test_the_waits() -> None:
