@@ -164,7 +164,7 @@ def open_degraded(turn: WatchTurn, sign: Sign, now: datetime) -> None:
 
 
 def take_found(turn: WatchTurn, event: IncidentFound, now: datetime) -> None:
-    """What the watch remembered is gone, and the incident is not: it goes on with that one, and opens no other."""
+    """The incident outlived what the watch remembered: it goes on with that one, and opens no other."""
     state = turn.state
     if state.incident == event.incident and state.severity is not None:
         return
