@@ -20,7 +20,8 @@ from bot.errors import StoreUnavailable
 from bot.ground import Ground
 from bot.watch_lines import HostLines
 from bot.watch_plans import watched_services
-from bot.watching import Carry, Watching
+from bot.watch_records import Carry
+from bot.watching import Watching
 
 if TYPE_CHECKING:
     from bot.clients.leases import Lease

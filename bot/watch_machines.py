@@ -1,0 +1,90 @@
+"""What the machines of one host are told, one event at a time each, and what becomes of what they order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from bot.core.events import ServiceName
+from bot.core.monitor_events import Checked, CheckSmoke
+from bot.core.monitor_state import Sight
+from bot.errors import StoreUnavailable
+from bot.ground import Ground
+from bot.watch_entries import Entry
+from bot.watch_operations import look_at_operation
+from bot.watch_records import Records
+
+if TYPE_CHECKING:
+    from bot.core.events import InvocationId, Member
+    from bot.core.monitor_events import HostEvent, UnitLine, WatchAction, WatchEvent
+    from bot.watch_orders import Order
+
+_RETRY = 1.0  # real seconds
+
+
+def _ask_nothing(_: Entry) -> None:
+    """Until there is somebody to ask."""
+
+
+@dataclass(slots=True)
+class Machines:
+    """`own`: the host's, once it is opened. `smoke`: asks a service for a completion at once."""
+
+    ground: Ground
+    records: Records
+    entries: dict[ServiceName, Entry] = field(default_factory=dict)
+    own: Entry | None = None
+    smoke: Callable[[Entry], None] = _ask_nothing
+
+    @property
+    def sight(self) -> Sight:
+        return self.own.host_watch.sight if self.own is not None else Sight.SEEN
+
+    def whose(self, invocation: InvocationId) -> list[tuple[ServiceName, Member]]:
+        """The members whose present run that is."""
+        return [
+            (service, name)
+            for service, entry in self.entries.items()
+            for name, member in entry.watch.state.members.items()
+            if member.invocation == invocation
+        ]
+
+    async def tell_line(self, service: ServiceName, event: UnitLine) -> None:
+        await self.tell_surely(self.entries[service], event)
+
+    async def tell_surely(self, entry: Entry, event: WatchEvent) -> None:
+        """Of what comes once: Redis is waited for."""
+        while True:
+            try:
+                return await self.tell(entry, event)
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY)
+
+    async def tell(self, entry: Entry, event: WatchEvent) -> None:
+        """Raises StoreUnavailable, and nothing was told, where Redis does not say what is under way."""
+        actions: list[WatchAction] = []
+        dirty = False
+        async with entry.lock:
+            found, facts = await look_at_operation(self.ground.store, entry.watch)
+            if isinstance(event, Checked):
+                event = replace(event, operation=found)
+            now = self.ground.clock.now()
+            for each in (*facts, event):
+                actions += entry.watch.handle(each, now)
+                dirty = dirty or entry.watch.dirty
+            orders: list[Order] = []
+            for action in actions:
+                if isinstance(action, CheckSmoke):
+                    self.smoke(entry)
+                else:
+                    orders.append(action)
+            await self.records.settle(entry, orders, dirty=dirty)
+
+    async def tell_host(self, event: HostEvent) -> None:
+        if (own := self.own) is None:
+            return
+        async with own.lock:
+            orders = own.host_watch.handle(event, self.ground.clock.now())
+            await self.records.settle(own, orders, dirty=own.host_watch.dirty)
