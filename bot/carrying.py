@@ -17,14 +17,19 @@ from bot.ground import Ground
 from bot.running import Running
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bot.clients.leases import Lease
     from bot.core.events import ServiceName
+    from bot.looking import Looks
 
 log = structlog.get_logger()
 
 _BARRED_WITHIN = 2.0  # real seconds a request waits for what stands in its way
 _PUT_OFF = 4.0  # real seconds until what could not even be given up is tried again; doubled each time
 _LONGEST = 300.0
+# Real seconds between two of the schedule's looks of a kind: all at once would hold up an acknowledgement.
+_TICKS_APART, _UNITS_APART, _PROBES_APART, _SAMPLES_APART = 0.005, 0.02, 0.05, 0.05
 _LEAVE_WITHIN = 3.5  # real seconds a clean stop gives each operation to come to a point where it can be left
 
 
@@ -73,6 +78,7 @@ class Carrying:
         identity = running.operation.operation
         self.owned.add(identity)
         self.running[identity] = self.recent[identity] = running
+        self.ground.tallies.running = len(self.running)
         name = f"startup {running.operation.service}"
         task = self.ground.tasks.spawn(name, self._run(running))
         self._carriers.add(task)
@@ -89,6 +95,7 @@ class Carrying:
                 await running.give_up()
             finally:
                 self.running.pop(identity, None)
+                self.ground.tallies.running = len(self.running)
             await running.settle()
             running.stop()
             await self._let_go(running.ledger.lease)
@@ -188,20 +195,24 @@ class Carrying:
     # What the schedule does to all.
 
     def tick(self) -> None:
-        for running in self.running.values():
-            running.looks.tick()
+        self._each(lambda looks: looks.tick(), _TICKS_APART)
 
     def observe(self) -> None:
-        for running in self.running.values():
-            running.looks.observe()
+        self._each(lambda looks: looks.observe(), _UNITS_APART)
 
     def probe(self) -> None:
-        for running in self.running.values():
-            running.looks.probe()
+        self._each(lambda looks: looks.probe(), _PROBES_APART)
 
     def sample(self) -> None:
-        for running in self.running.values():
-            running.looks.sample()
+        self._each(lambda looks: looks.sample(), _SAMPLES_APART)
+
+    def _each(self, look: Callable[[Looks], None], apart: float) -> None:
+        loop = asyncio.get_running_loop()
+        for number, running in enumerate(self.running.values()):
+            if number == 0:
+                look(running.looks)
+            else:
+                loop.call_later(number * apart, look, running.looks)  # which does nothing once it is over
 
     def of(self, service: ServiceName) -> Running | None:
         ours = (run for run in self.running.values() if run.operation.service == service)

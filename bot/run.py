@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 STOPPED, PART_DIED = 0, 1
+_GARBAGE = (5_000, 20, 50)  # new objects until the youngest are looked through; rounds until the elder are
+_SETTLED = 30.0  # seconds until every host was looked at and its connection stands
 STOP_WITHIN = 25.0  # seconds for an orderly end; whoever stops us insists after thirty
 
 
@@ -146,15 +148,22 @@ async def _start_and_run(
     if await _ends_first(stopped, asyncio.create_task(app.start(listen=listen), name="start")):
         return STOPPED
     notifier.ready()
-    # Modules, rules and clients stay for good. Looked through at each full collection of garbage, they would
-    # delay an acknowledgement by a tenth of a second.
-    gc.collect()
-    gc.freeze()
+    # Modules, rules, clients, and what a fleet's hosts take, stay for good. Looked through at each full
+    # collection of garbage, they would delay an acknowledgement by a tenth of a second; so would full ones
+    # every second, which is how often they come at 1,000 services with Python's own numbers.
+    gc.set_threshold(*_GARBAGE)
+    _settle_memory()
+    asyncio.get_running_loop().call_later(_SETTLED, _settle_memory)
     died = asyncio.create_task(app.run(), name="part died")
     if await _ends_first(stopped, died):
         return STOPPED
     log.error("part_died", part=died.result())
     return PART_DIED
+
+
+def _settle_memory() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 async def _ends_first(stopped: asyncio.Task[bool], other: asyncio.Task[Any]) -> bool:

@@ -63,6 +63,7 @@ ACCOUNT = TypeAdapter(Account)
 _BATCH = 64
 _SAVE_EVERY = 5.0  # real seconds, where nothing but the journal's position changed
 _SHOW_EVERY = 2.0  # where nothing but the present did: Slack takes an edit of a root every three
+_SHOW_APART = 0.1  # and no oftener than this for each that runs: Slack takes few edits, over all threads
 OWN_FAULT = (
     "Something broke inside kimi: it no longer watches this start, and the service is left as it is. "
     "kimi's own log says what; `watch` takes it up again."
@@ -344,7 +345,7 @@ class Running:
     def _note(self, actions: Sequence[Action]) -> int:
         """The number under which it will be saved."""
         now = asyncio.get_running_loop().time()
-        if not self._heard and now - self._noted_at < _wait_of(actions):
+        if not self._heard and now - self._noted_at < _wait_of(actions, self.ground.tallies.running):
             return 0  # the next tick shows a newer present
         self._noted_at = now
         for action in actions:
@@ -410,8 +411,10 @@ class Running:
             await remember(self.ground.store, self.operation.service, order, last=last)
 
 
-def _wait_of(actions: Sequence[Action]) -> float:
-    """Real seconds since the last note within which these are not worth one."""
+def _wait_of(actions: Sequence[Action], running: int) -> float:
+    """Real seconds since the last note within which these are not worth one, among so many that run."""
     if not actions:
-        return _SAVE_EVERY
-    return _SHOW_EVERY if all(isinstance(action, EditRoot) for action in actions) else 0.0
+        return max(_SAVE_EVERY, _SHOW_APART * running)
+    if all(isinstance(action, EditRoot) for action in actions):
+        return max(_SHOW_EVERY, _SHOW_APART * running)
+    return 0.0

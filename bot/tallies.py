@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Tallies:
-    """Since this process began; what another process told is counted there."""
+    """Since this process began; what another process told is counted there. `running`: just now."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     stalls: int = 0
+    running: int = 0
 
     def note(self, action: Action) -> None:
         """Of whatever the core orders, what counts."""

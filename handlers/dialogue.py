@@ -155,13 +155,14 @@ class Dialogue:
             return denied
         default = self._parts.configuration.default_service
         visible = self._visible(speaker)
+        heard = frozenset(visible)
         every = [ServiceName(name) for name in self._parts.configuration.services]
         incident = await self._thread_incident(speaker)
         about = incident[1] if incident is not None else None
         return parse_command(
             text,
             services=visible,
-            elsewhere=[name for name in every if name not in visible],
+            elsewhere=[name for name in every if name not in heard],
             default=ServiceName(default) if default is not None else None,
             here=about or await self._thread_service(speaker),
             incident=incident[0] if incident is not None else None,

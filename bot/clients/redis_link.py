@@ -33,6 +33,7 @@ THREADS = "kimi:threads"  # sorted set: threads that may have something to send,
 OPEN = "kimi:open"  # sorted set: operations that may be open, by the time they were first saved
 PARKED = "kimi:parked"  # sorted set: threads that hold parked messages
 UNREADABLE = "kimi:unreadable"  # list
+_FIRST = 4  # connections kept free for what an acknowledgement waits for
 _REMEDY = "Change [redis] url, or KIMI_REDIS_URL, which wins over it."
 
 
@@ -79,6 +80,8 @@ class RedisLink:
         # redis-py's pool hands its connections out and takes them back under one lock: where hundreds want
         # one at once, one that comes back would stand in line behind them all.
         self._turns = asyncio.Semaphore(connections)
+        self._first = asyncio.Semaphore(_FIRST)
+        connections += _FIRST
         self.redis: Redis
         self._many: SentinelClient | ClusterClient | None = None
         try:
@@ -92,12 +95,13 @@ class RedisLink:
             # redis-py's own words may quote the url; this sentence never does.
             raise ConfigurationInvalid((f"Redis at {self.place}: cannot be used. {_REMEDY}",)) from error
 
-    async def ask(self, command: Awaitable[T]) -> T:
+    async def ask(self, command: Awaitable[T], *, first: bool = False) -> T:
+        """Its answer. `first`: somebody waits for it by the second; not behind the others, however many."""
         task = asyncio.current_task()
         cancelled = task.cancelling() if task else 0
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._in_turn(command)
+                return await self._in_turn(command, self._first if first else self._turns)
         except REDIS_ERRORS as error:  # TimeoutError is one of them
             self.errors += 1
             words = explain(error, within=self._timeout)
@@ -108,9 +112,10 @@ class RedisLink:
             if task and task.cancelling() > cancelled:
                 raise asyncio.CancelledError
 
-    async def _in_turn(self, command: Awaitable[T]) -> T:
+    @staticmethod
+    async def _in_turn(command: Awaitable[T], turns: asyncio.Semaphore) -> T:
         try:
-            await self._turns.acquire()
+            await turns.acquire()
         except asyncio.CancelledError:
             if asyncio.iscoroutine(command):
                 command.close()  # it was never begun
@@ -118,11 +123,13 @@ class RedisLink:
         try:
             return await command
         finally:
-            self._turns.release()
+            turns.release()
 
-    async def run(self, script: str, keys: Sequence[str], *args: str | bytes | float) -> Any:
+    async def run(
+        self, script: str, keys: Sequence[str], *args: str | bytes | float, first: bool = False
+    ) -> Any:
         """The script's answer. Where a replica should have it too, that is waited for, within reason."""
-        return await self.ask(self._run(script, (len(keys), *keys, *args)))
+        return await self.ask(self._run(script, (len(keys), *keys, *args)), first=first)
 
     async def _run(self, script: str, rest: tuple[str | bytes | float, ...]) -> Any:
         send = self._many.write if self._many else self.redis.execute_command

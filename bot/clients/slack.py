@@ -145,11 +145,13 @@ class Outbox:
         except StoreUnavailable:
             return True
 
-    def _queued(self, thread: str) -> None:
+    def _queued(self, thread: str, present: bool) -> None:
         self._fresh.add(thread)
-        if sender := self._senders.get(thread):
+        sender = self._senders.get(thread)
+        if sender is None:
+            self._awake.set()
+        elif not (present and sender.shows):  # it takes the newest when its turn comes
             sender.wake.set()
-        self._awake.set()
 
     async def _look_forever(self) -> None:
         looked = float("-inf")

@@ -68,6 +68,7 @@ class Sender:
         self.wake = asyncio.Event()
         self._outlet = outlet
         self._queue = outlet.queue
+        self.shows = False  # whether it waits for its turn to show the present
         self.until = float("-inf")  # monotonic time up to which the lease surely is ours
         self._failures = 0  # in a row
         self._choked: defaultdict[str, list[str]] = defaultdict(list)  # POISONED answers, by message
@@ -89,6 +90,7 @@ class Sender:
 
     async def _step(self) -> bool:
         self.wake.clear()
+        self.shows = False
         outlet = self._outlet
         claim = await self._queue.claim(self.thread, outlet.owner, outlet.timing.lease)
         if claim is None:
@@ -98,6 +100,7 @@ class Sender:
             return True
         await self._link(claim)
         waiting = waiting_of(claim)
+        self.shows = waiting.edit
         step = outlet.pacing.choose(waiting, time.monotonic())
         if step.does in {Does.HEAD, Does.EDIT}:
             step = await outlet.admit(step, waiting)

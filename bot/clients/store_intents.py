@@ -103,7 +103,7 @@ class Intents:
         keys = [INTENTS, *(f"kimi:{{intents}}:once:{each.token}" for each in batch)]
         words = [word for each in batch for word in (each.token, each.caller, each.seconds, each.record)]
         try:
-            answers = await self._link.run(INTEND, keys, *words)
+            answers = await self._link.run(INTEND, keys, *words, first=True)
         except asyncio.CancelledError:
             for each in batch:
                 each.first.cancel()

@@ -72,10 +72,10 @@ class Queue:
 
     def __init__(self, link: RedisLink) -> None:
         self._link = link
-        self._listeners: list[Callable[[str], None]] = []
+        self._listeners: list[Callable[[str, bool], None]] = []
 
-    def subscribe(self, listener: Callable[[str], None]) -> None:
-        """`listener` hears of each thread this process has queued something for."""
+    def subscribe(self, listener: Callable[[str, bool], None]) -> None:
+        """`listener` hears of each thread something was queued for here, and whether its present alone."""
         self._listeners.append(listener)
 
     async def push(
@@ -117,8 +117,9 @@ class Queue:
         if answer == b"exists":
             return False
         check_fence(answer, thread)
+        present = all(message.kind == "edit" for message in messages)
         for listener in self._listeners if messages else ():
-            listener(thread)
+            listener(thread, present)
         return True
 
     async def waiting(self, thread: str) -> list[Outgoing]:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from bot.adoption import adopt
-from bot.core.events import ServiceName, Verb
+from bot.core.events import OperationId, ServiceName, Verb
 from bot.core.startup import Startup
 from tests.support.carriers import CLOSED, UP, backstage
 from tests.support.outgoing import operation as make_operation
 
 if TYPE_CHECKING:
     from bot.clients.leases import Lease
-    from bot.core.events import OperationId
     from bot.ground import Ground
     from bot.running import Running
 
@@ -44,6 +44,29 @@ async def test_the_schedule_lets_it_be_adopted_soon() -> None:
         await stage.until(lambda: running.operation.operation in stage.startups.running)
         stage.probe.answer = UP
         assert (await stage.closed(running)).verdict == "healthy"
+
+
+async def test_looks_at_many_are_begun_one_after_the_other() -> None:
+    """And each of them within the time that its kind has."""
+    loop = asyncio.get_running_loop()
+    begun: list[float] = []
+
+    class Looked:
+        def tick(self) -> None:
+            begun.append(loop.time())
+
+    async with backstage() as stage:
+        carrying = stage.startups
+        for number in range(100):
+            fake = SimpleNamespace(looks=Looked())
+            carrying.running[OperationId(f"op{number}")] = cast("Running", fake)
+        before = loop.time()
+        carrying.tick()
+        assert len(begun) == 1
+        await asyncio.sleep(1)
+        carrying.running.clear()
+    assert len(begun) == len(set(begun)) == 100
+    assert begun[-1] - before < 1
 
 
 async def test_what_was_left_in_order_is_taken_up_without_a_word() -> None:

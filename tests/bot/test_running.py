@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -31,6 +32,7 @@ from tests.support.carriers import (
     configured,
 )
 from tests.support.journal_entries import make_cursor, make_entry, write_entries
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.looptime
 END = (
@@ -306,6 +308,38 @@ async def test_the_present_is_kept_for_who_meets_a_held_service() -> None:
             2, "Loading safetensors checkpoint shards:  19% Completed | 12/64 [00:12<00:09,  2.50it/s]"
         )
         await stage.until(lambda: stage.saved(running).headline == "loading weights, 12 of 64 shards")
+
+
+@pytest.mark.parametrize(("beside", "most"), [(1, 35), (100, 8)])
+async def test_the_present_is_saved_the_more_seldom_the_more_are_under_way(
+    beside: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slack takes few edits, over all threads; what is more than the present is saved at once."""
+    saves = 0
+    save = MemoryStore.save
+
+    async def count(store: MemoryStore, *given: Any, **named: Any) -> None:
+        nonlocal saves
+        saves += 1
+        await save(store, *given, **named)
+
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin()
+        await stage.until(lambda: stage.host.follows and stage.host.orders)
+        stage.host.say(1, BEGIN)
+        await asyncio.sleep(30)
+        stage.startups.ground.tallies.running = beside
+        monkeypatch.setattr(MemoryStore, "save", count)
+        for shard in range(1, 61):
+            bar = (
+                f"Loading safetensors checkpoint shards:  19% Completed | {shard}/64 [00:12<00:09,  2.50it/s]"
+            )
+            stage.host.say(1 + shard, bar)
+            await asyncio.sleep(1)
+        assert 4 <= saves <= most
+        stage.probe.answer = UP
+        assert (await stage.closed(running)).verdict == "healthy"
 
 
 async def test_a_reader_that_breaks_is_a_fault_of_our_own_and_no_silence(

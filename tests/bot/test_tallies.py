@@ -32,3 +32,4 @@ def test_verdicts_and_stalls_count_when_they_are_told_and_nothing_else_does() ->
         tallies.note(action)
     assert tallies.verdicts == {"healthy": 2, "failed": 1}
     assert tallies.stalls == 1
+    assert tallies.running == 0

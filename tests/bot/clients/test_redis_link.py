@@ -84,6 +84,18 @@ async def test_who_waits_for_a_turn_gives_up_in_time_and_nothing_of_the_command_
     await link.close()
 
 
+async def test_what_an_acknowledgement_waits_for_stands_behind_nobody(redis_url: str) -> None:
+    link = RedisLink(redis_url, connections=1)
+    release = asyncio.Event()
+    holding = [asyncio.create_task(link.ask(release.wait())) for _ in range(50)]
+    await asyncio.sleep(0)
+    assert await link.ask(link.redis.ping(), first=True)
+    assert not any(task.done() for task in holding)
+    release.set()
+    await asyncio.gather(*holding)
+    await link.close()
+
+
 async def test_hundreds_at_once_all_have_their_turn(redis_url: str) -> None:
     link = RedisLink(redis_url, connections=2)
     assert all(await asyncio.gather(*(link.ask(link.redis.ping()) for _ in range(500))))

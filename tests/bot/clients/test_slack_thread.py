@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +13,10 @@ from structlog.testing import capture_logs
 
 from bot.clients.slack_outlet import Outlet
 from bot.clients.slack_thread import Sender
+from bot.clients.store_queue import Claim, Queue
 from bot.errors import OwnershipLost
 from bot.practice.slack_faults import UPLOAD, FaultPlan
-from tests.support.outbox import Stage, open_stage
+from tests.support.outbox import BRISK, PATIENCE, Stage, open_stage, until
 from tests.support.outgoing import CHANNEL, OTHER_CHANNEL, edit, operation, reply, root, section, upload
 
 if TYPE_CHECKING:
@@ -98,6 +100,30 @@ async def test_edits_coalesce_and_the_newest_wins(stage: Stage) -> None:
         assert await outbox.drain(5)
     assert stage.thread() == ["healthy"]
     assert stage.calls(UPDATE) < 25
+
+
+async def test_new_presents_cost_nothing_while_the_root_may_not_be_edited(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims: list[str] = []
+    claim = Queue.claim
+
+    async def count(queue: Queue, thread: str, owner: str, lease: float) -> Claim | None:
+        claims.append(thread)
+        return await claim(queue, thread, owner, lease)
+
+    monkeypatch.setattr(Queue, "claim", count)
+    await stage.store.enqueue([root(), edit("0/50")])
+    async with stage.outbox(pace=replace(BRISK, root_interval=60.0)):
+        await stage.slack.wait_for(lambda _: stage.thread() == ["0/50"], PATIENCE)
+        await stage.store.enqueue([edit("1/50")])
+        await until(lambda: len(claims) > 2)
+        before = len(claims)
+        for number in range(2, 50):
+            await stage.store.enqueue([edit(f"{number}/50")])
+        assert len(claims) <= before + 1
+        await stage.store.enqueue([reply(1)])  # and what is more than the present goes out at once
+        await stage.slack.wait_for(lambda _: stage.thread() == ["0/50", "reply 1"], PATIENCE)
 
 
 plan = FaultPlan

@@ -271,11 +271,13 @@ async def test_unreadable_parts_are_set_aside(store: Store, part: str) -> None:
 
 
 async def test_listeners_hear_of_threads(queue: Queue) -> None:
-    heard: list[str] = []
-    queue.subscribe(heard.append)
+    heard: list[tuple[str, bool]] = []
+    queue.subscribe(lambda thread, present: heard.append((thread, present)))
     await queue.push("op1", [root()], {})
     await queue.push("op2", [], {})
-    assert heard == ["op1"]
+    await queue.push("op1", [edit("now")], {})
+    await queue.push("op1", [edit("then"), reply(1)], {})
+    assert heard == [("op1", False), ("op1", True), ("op1", False)]
 
 
 DEAD_SENDER = """
