@@ -80,11 +80,11 @@ async def test_a_call_that_hangs_keeps_no_later_one(
 ) -> None:
     run, hung = links[0].run, asyncio.Event()
 
-    async def hang(script: str, keys: Sequence[str], *words: Any) -> Any:
+    async def hang(script: str, keys: Sequence[str], *words: Any, **named: Any) -> Any:
         if not hung.is_set():
             hung.set()
             await asyncio.Event().wait()
-        return await run(script, keys, *words)
+        return await run(script, keys, *words, **named)
 
     monkeypatch.setattr(links[0], "run", hang)
     first = asyncio.create_task(intents.intend(intent("a"), 60))
