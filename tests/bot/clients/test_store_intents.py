@@ -135,8 +135,8 @@ async def test_the_same_caller_s_second_try_is_the_first(
 ) -> None:
     run, asked = links[0].run, intent()
 
-    async def deaf(*arguments: object) -> object:
-        await run(*arguments)  # type: ignore[arg-type]
+    async def deaf(*arguments: Any, **named: Any) -> object:
+        await run(*arguments, **named)
         raise StoreUnavailable("the answer was lost") if how == "answer lost" else asyncio.CancelledError
 
     with monkeypatch.context() as patch:
@@ -154,8 +154,8 @@ async def test_a_second_delivery_is_not_the_second_try(
     """Slack sent it again while the first try hung: that is another caller, though the same process."""
     run = links[0].run
 
-    async def deaf(*arguments: object) -> object:
-        await run(*arguments)  # type: ignore[arg-type]
+    async def deaf(*arguments: Any, **named: Any) -> object:
+        await run(*arguments, **named)
         raise StoreUnavailable("the answer was lost")
 
     with monkeypatch.context() as patch:
