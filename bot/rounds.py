@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from bot.clients.ssh_watch import read_barrier
 from bot.core.events import HostName, Member, ProbeAnswer, UnitState
 from bot.errors import HostError
 
@@ -23,11 +24,29 @@ _SOONER = 0.8  # of `every`, from one look to the next while something is in dou
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`units`: of each member its state, or why its host does not tell. `errors`: None where it does."""
+    """`units`: of each member its state, or why its host does not tell.
+
+    `errors`: None where a host tells anything. `barred`: where that comes of more than no answer, of what.
+    """
 
     units: dict[Member, UnitState | str] = field(default_factory=dict)
     boots: dict[Member, str] = field(default_factory=dict)
     errors: dict[HostName, str | None] = field(default_factory=dict)
+    barred: dict[HostName, str] = field(default_factory=dict)
+
+    def lose(self, host: HostName, error: HostError | TimeoutError, told: str) -> None:
+        """One scope of it at least does not tell."""
+        if self.errors.get(host, "") is None:
+            return
+        self.errors[host] = self.errors.get(host) or told
+        barred = read_barrier(error) if isinstance(error, HostError) else None
+        if barred is not None:
+            self.barred[host] = barred
+
+    def find(self, host: HostName) -> None:
+        """It tells: what another scope of it does not is a matter of that scope."""
+        self.errors[host] = None
+        self.barred.pop(host, None)
 
 
 def patience_of(every: float) -> float:
@@ -67,10 +86,10 @@ async def _see(links: list[Link], seen: Seen, *, within: float) -> None:
             shown = await host.show_all(list(dict.fromkeys(link.unit for link in links)), scope=scope)
     except (HostError, TimeoutError) as error:
         told = str(error) or f"{host.name}: no answer within {within:g} s"
-        seen.errors[host.name] = seen.errors.get(host.name) or told
+        seen.lose(host.name, error, told)
         seen.units.update({link.member: told for link in links})
         return
-    seen.errors.setdefault(host.name, None)
+    seen.find(host.name)
     for link in links:
         seen.units[link.member] = shown[link.unit]
         if boot is not None:

@@ -40,6 +40,14 @@ def watched_services(configuration: Configuration) -> dict[HostName, list[Servic
     return hosts
 
 
+def _with_member_on(configuration: Configuration, host: HostName) -> list[ServiceName]:
+    return [
+        ServiceName(name)
+        for name, section in configuration.services.items()
+        if section.monitor.enabled and any(unit.host == host for unit in section.units)
+    ]
+
+
 async def make_watch_plan(ground: Ground, service: ServiceName) -> WatchPlan:
     """Raises StoreUnavailable."""
     section = ground.section(service)
@@ -69,9 +77,12 @@ def make_host_plan(ground: Ground, host: HostName, services: Sequence[ServiceNam
     return HostPlan(
         host=host,
         services=tuple(services),
-        direct=tuple(
-            service for service, each in zip(services, sections, strict=True) if each.reach == "direct"
-        ),
+        direct={
+            service: each.monitor.every
+            for service, each in zip(services, sections, strict=True)
+            if each.reach == "direct"
+        },
+        others=tuple(each for each in _with_member_on(ground.configuration, host) if each not in services),
         every=first.every,
         failures=first.failures,
         successes=first.successes,

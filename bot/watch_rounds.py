@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.core.events import HostName
-from bot.core.monitor_events import Checked, HostChecked
+from bot.core.monitor_events import Checked, DirectAsked, HostChecked
 from bot.core.monitor_state import Sight, WatchStanding
 from bot.errors import StoreUnavailable
 from bot.ground import Ground
@@ -110,18 +110,23 @@ class Rounds:
         if not alone:
             await asyncio.sleep(random.uniform(0, min(entry.every * _SPREAD, _SPREAD_MOST)))  # noqa: S311
         answer = await self._ask(entry, seen, end)
+        if answer is not None and entry.watch.plan.reach == "direct":
+            named = (entry.watch.service,)
+            told = DirectAsked(answering=named) if answer.health is not None else DirectAsked(silent=named)
+            await self.machines.tell_host(told)
         await self._tell_round(entry, seen, asked, answer, end)
 
     async def _tell_unseen(
         self, entries: list[Entry], seen: Seen, asked: datetime, end: float, error: str
     ) -> None:
-        """SSH is gone: what still answers past it tells whether the host is."""
+        """SSH tells nothing: what it does instead, and what answers past it, tell whether the host is."""
         answers = await asyncio.gather(*(self._ask(entry, seen, end) for entry in entries))
         pairs = list(zip(entries, answers, strict=True))
-        answering = tuple(
-            entry.watch.service for entry, answer in pairs if answer is not None and answer.health is not None
-        )
-        await self.machines.tell_host(HostChecked(error, answering))
+        asked_past = [(entry.watch.service, answer) for entry, answer in pairs if answer is not None]
+        answering = tuple(service for service, answer in asked_past if answer.health is not None)
+        silent = tuple(service for service, answer in asked_past if answer.health is None)
+        barred = seen.barred.get(self.host)
+        await self.machines.tell_host(HostChecked(error, answering, silent, barred))
         for entry, answer in pairs:
             await self._tell_round(entry, seen, asked, answer, end)
 

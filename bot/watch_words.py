@@ -10,7 +10,7 @@ import structlog
 
 from bot.clients.store_watches import Watches
 from bot.core.events import HostName, ServiceName
-from bot.core.monitor_events import IncidentClosed
+from bot.core.monitor_events import IncidentClosed, IncidentFound
 from bot.errors import StoreUnavailable
 from bot.watch_machines import Machines
 from bot.watch_orders import read_word
@@ -46,6 +46,10 @@ class Words:
         if entry is not None:
             entry.heard.append(word.id)
             await self.machines.tell_surely(entry, event)
-        elif not word.service and isinstance(event, IncidentClosed) and self.machines.own is not None:
+        elif (
+            not word.service
+            and isinstance(event, IncidentClosed | IncidentFound)
+            and self.machines.own is not None
+        ):
             self.machines.own.heard.append(word.id)
             await self.machines.tell_host(event)

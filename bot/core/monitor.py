@@ -205,7 +205,8 @@ class Watch:
             good = doubt_of(turn, event.probe) is None and bool(units) and _are_up(units)
             state.good_since = (state.good_since or now) if good else None
             return
-        if turn.plan.reach == "ssh" and not any(host_of(name) == turn.plan.host for name in units):
+        unseen = not any(host_of(name) == turn.plan.host for name in units)
+        if unseen and event.probe is None:  # the host tells nothing, of which its own watch tells
             state.goods, state.good_since, state.fails = 0, None, 0
             return
         stopped = [fact for fact in facts if isinstance(fact, RunStopped)]

@@ -136,16 +136,27 @@ WatchEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class HostChecked:
-    """One round of looking at a host. `error`: why SSH does not answer; None: it does.
+    """One round of looking at a host. `error`: why SSH tells nothing, in whole; None: it does.
 
-    `answering`: the services that were reached past SSH and answered anything at all.
+    `barred`: what SSH does instead of not answering ("SSH is refused (connection refused)"), so that the host
+    is there; None: nothing answers. `answering`, `silent`: as in `DirectAsked`.
     """
 
     error: str | None
     answering: tuple[ServiceName, ...] = ()
+    silent: tuple[ServiceName, ...] = ()
+    barred: str | None = None
 
 
-HostEvent: TypeAlias = HostChecked | IncidentClosed | IncidentFound | Ticked
+@dataclass(frozen=True, slots=True)
+class DirectAsked:
+    """Services that are reached past SSH: which answered anything at all, and which nothing."""
+
+    answering: tuple[ServiceName, ...] = ()
+    silent: tuple[ServiceName, ...] = ()
+
+
+HostEvent: TypeAlias = HostChecked | DirectAsked | IncidentClosed | IncidentFound | Ticked
 
 
 @dataclass(frozen=True, slots=True)

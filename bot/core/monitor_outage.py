@@ -67,6 +67,9 @@ def suspect(turn: WatchTurn, doubt: str, sight: Sight, now: datetime) -> None:
     if not state.signs or state.signs[-1].sentence != doubt:
         _add(turn, sign)
     turn.stand(WatchStanding.SUSPECT, now)
+    if sight is Sight.GONE:
+        state.fails = 0  # it went with its host, which may answer again before its services do
+        return
     # With SSH in doubt too, it may be the whole host: its own watch decides, within the same time.
     if state.fails >= turn.plan.failures and sight in {Sight.SEEN, Sight.HALF}:
         first = state.signs[0]

@@ -125,11 +125,15 @@ class WatchState:
 
 @dataclass(frozen=True, slots=True)
 class HostPlan:
-    """`services`: those whose first member is there; `direct`: of them, those that answer without SSH."""
+    """`services`: those whose first member is there, `others`: those with a further member there.
+
+    `direct`: of `services` those that answer without SSH, and how often each is asked.
+    """
 
     host: HostName
     services: tuple[ServiceName, ...]
-    direct: tuple[ServiceName, ...] = ()
+    direct: dict[ServiceName, timedelta] = field(default_factory=dict)
+    others: tuple[ServiceName, ...] = ()
     every: timedelta = timedelta(seconds=15)
     failures: int = 3
     successes: int = 2
@@ -142,7 +146,7 @@ class Sight(StrEnum):
 
     SEEN = "seen"
     DOUBTFUL = "doubtful"  # SSH fails, for how long is not decided
-    HALF = "half"  # SSH is gone, and something on it still answers
+    HALF = "half"  # SSH tells nothing, and something on it still answers, be it that SSH is refused
     GONE = "gone"
 
 
@@ -157,6 +161,15 @@ class HostState:
     failing_since: datetime | None = None
     failed: datetime | None = None  # the newest failure that was counted
     error: str = ""
+    answers: dict[ServiceName, datetime] = field(
+        default_factory=dict
+    )  # past SSH, where the newest look had one
+    barred: str = ""  # what SSH last did instead of not answering
+    barred_at: datetime | None = None
+    shows: str = ""  # how that looked at the last failure that was counted,
+    alike: int = 0  # and at how many in a row
+    told: list[str] = field(default_factory=list)  # of that, what the incident was told
+    affected: tuple[ServiceName, ...] = ()  # as it was told
     incident: IncidentId | None = None
     severity: Severity | None = None
     recovered: datetime | None = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import asyncssh
 
+from bot.practice.darkness import DarkPort
 from bot.practice.engine import Engine, Manners
 from bot.practice.journal import Journal
 from bot.practice.log_file import LogFile
@@ -96,6 +97,7 @@ class PracticeHost:
         self.shell = Shell({UNIT: self.unit}, self.journal, (self.engine, self.stray), self.unkind)
         self._keys: Keys | None = None
         self._server: asyncssh.SSHAcceptor | None = None
+        self._dark: DarkPort | None = None
         self._fate: asyncio.Future[None] | None = None
         self.connections: set[asyncssh.SSHServerConnection] = set()
 
@@ -172,6 +174,7 @@ class PracticeHost:
     async def open_door(self) -> None:
         """Listen for SSH, on the same port as before when there was one."""
         keys = self.keys
+        self._end_darkness()
         self._server = await asyncssh.listen(
             self.address,
             self.port,
@@ -184,8 +187,19 @@ class PracticeHost:
         )
         self.port = self._server.get_port()
 
+    async def go_dark(self) -> None:
+        """As without power: its SSH port does not answer at all, and connections break off."""
+        await self.close_door()
+        self._dark = DarkPort(self.address, self.port)
+
+    def _end_darkness(self) -> None:
+        dark, self._dark = self._dark, None
+        if dark is not None:
+            dark.close()
+
     async def close_door(self) -> None:
-        """The host is not to be reached: its SSH port refuses, and connections break off."""
+        """Nobody is let in: its SSH port refuses, and connections break off."""
+        self._end_darkness()
         server, self._server = self._server, None
         if server is not None:
             server.close()

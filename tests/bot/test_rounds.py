@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.core.events import Member, UnitName, UnitState
@@ -43,6 +44,27 @@ async def test_a_host_that_does_not_answer_in_time_is_not_seen(tmp_path: Path) -
         seen = await see([link(host, "a.service")], within=0.3)
         assert seen.units == {Member("far/a.service"): f"{host.name}: no answer within 0.3 s"}
         assert seen.errors[host.name] is not None
+
+
+async def test_why_a_host_is_not_seen_is_told_with_what_bars_the_way(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        await server.stop()
+        seen = await see([link(host, "a.service")], within=10)
+        assert seen.barred == {host.name: "SSH is refused (connection refused)"}
+        assert "refuses connections" in (seen.errors[host.name] or "")
+
+
+async def test_one_scope_that_does_not_tell_does_not_hide_the_host(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers["cat"] = Said(BOOT)
+        server.answers["systemctl show"] = Said("ActiveState=active\n")
+        server.answers["systemctl --user"] = Said(err="Failed to connect to bus: No medium found", status=1)
+        mine = replace(link(host, "b.service"), scope="user")
+        for links in ([link(host, "a.service"), mine], [mine, link(host, "a.service")]):
+            seen = await see(links, within=10)
+            assert (seen.errors, seen.barred) == ({host.name: None}, {})
+            assert isinstance(seen.units[Member("far/a.service")], UnitState)
+            assert "No medium found" in str(seen.units[Member("far/b.service")])
 
 
 async def test_a_host_that_keeps_its_boot_to_itself_is_seen_all_the_same(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ async def test_a_service_belongs_to_the_host_of_its_first_member() -> None:
     stage = Backstage(configuration)
     plan = make_host_plan(stage.ground, HostName("b"), [ONE, TWO])
     assert (plan.every, plan.failures, plan.successes) == (timedelta(seconds=10), 2, 4)
-    assert (plan.services, plan.direct) == ((ONE, TWO), (ONE,))
+    assert plan.services == (ONE, TWO)
+    assert plan.direct == {ONE: timedelta(seconds=30)}
+    assert make_host_plan(stage.ground, HostName("a"), [OFF]).others == (ONE,)
     assert (plan.escalate_after, plan.group) == (timedelta(minutes=20), "S0ONCALL")
 
 

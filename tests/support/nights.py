@@ -174,7 +174,7 @@ class Night:
         name = HostName(f"host-{number}")
         made = [self._make_service(name, each) for each in range(services)]
         names = tuple(each.name for each in made)
-        direct = tuple(each.name for each in made if each.direct)
+        direct = {each.name: timedelta(seconds=EVERY) for each in made if each.direct}
         return Host(name, HostWatch(HostPlan(name, names, direct)), made)
 
     def _make_service(self, host: HostName, number: int) -> Service:
@@ -243,7 +243,8 @@ class Night:
         answering = tuple(
             each.name for each in host.services if each.direct and host.up and each.serving and not each.hung
         )
-        told = HostChecked(None if seen else "connection timed out", answering)
+        silent = tuple(each.name for each in host.services if each.direct and each.name not in answering)
+        told = HostChecked(None if seen else "connection timed out", answering, silent)
         self._obey_host(host, host.watch.handle(told, self.clock))
         for service in host.services:
             self._check(host, service, seen=seen)

@@ -80,8 +80,8 @@ async def dies_slowly(stage: Stage) -> None:
 async def goes_away(place: Place) -> None:
     """The host is not to be reached, and comes back as it was."""
     await place.clock.sleep(timedelta(seconds=CALM))
-    await place.close_door()
-    await place.clock.sleep(timedelta(minutes=3))
+    await place.go_dark()
+    await place.clock.sleep(timedelta(minutes=5))
     await place.open_door()
 
 
@@ -113,7 +113,7 @@ SCENARIOS = (
         serving=amid(hangs),
         service={"smoke": {"timeout": "5s"}, "monitor": {"completion_every": "60s"}},
     ),
-    Scenario("host-gone", "The whole host is away for three minutes", (loading.healthy,), befalls=goes_away),
+    Scenario("host-gone", "The whole host is away for five minutes", (loading.healthy,), befalls=goes_away),
     Scenario(
         "flapping", "Does not answer, is well, does not answer again", (loading.healthy,), serving=amid(flaps)
     ),

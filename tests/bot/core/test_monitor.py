@@ -158,6 +158,18 @@ def test_a_host_that_ssh_does_not_reach_tells_nothing_of_its_services() -> None:
     assert room.stands() is WatchStanding.SERVING
 
 
+def test_a_unit_of_which_only_systemd_tells_nothing_is_judged_by_its_probe() -> None:
+    """Of one scope of a host, say: the way to the engine is there."""
+    room = Room()
+    room.serve()
+    room.unit = "Failed to connect to bus"
+    room.look(20)
+    assert room.actions == []
+    room.probe = REFUSED
+    room.look(3)
+    assert len(room.ordered(OpenIncident)) == 1
+
+
 def test_checks_before_and_after_a_gap_are_not_in_a_row() -> None:
     room = Room()
     room.serve()
@@ -210,6 +222,16 @@ class TestReachedPastSsh:
         room.look(10)
         room.unit, room.sight = RUNNING, Sight.SEEN
         assert room.look(2) == []
+
+    def test_the_host_answers_again_before_its_services_do(self) -> None:
+        room = Room(make_plan(reach="direct"))
+        room.serve()
+        room.unit, room.probe, room.sight = "connection timed out", REFUSED, Sight.GONE
+        room.look(20)
+        room.unit, room.sight = "refused", Sight.HALF
+        assert room.look(2) == []  # it boots
+        room.look(1)
+        assert len(room.ordered(OpenIncident)) == 1
 
     def test_the_host_itself_gets_an_answer(self) -> None:
         room = Room(make_plan(reach="direct"))

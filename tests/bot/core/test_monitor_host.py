@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, settings
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from bot.core.events import HostName, ServiceName
-from bot.core.incident_events import DownAgain, Recovered, Worsened
+from bot.core.incident_events import AffectedSeen, DownAgain, Recovered, SignSeen, Worsened
 from bot.core.incident_state import IncidentId, Severity
 from bot.core.monitor_events import (
+    DirectAsked,
     HostAction,
     HostChecked,
     IncidentClosed,
@@ -23,9 +25,13 @@ from bot.core.monitor_host import HostWatch
 from bot.core.monitor_state import HostPlan, HostState, Sight
 
 NAMES = tuple(ServiceName(f"s{number}") for number in range(12))
-PLAN = HostPlan(HostName("llm-two"), NAMES, direct=NAMES[:1])
+PLAN = HostPlan(HostName("llm-two"), NAMES, direct={NAMES[0]: timedelta(seconds=15)})
 BEGAN = datetime(2026, 5, 29, 3, 0, tzinfo=UTC)
-SEEN, GONE, HALF = HostChecked(None), HostChecked("timed out"), HostChecked("timed out", NAMES[:1])
+SEEN, GONE = HostChecked(None), HostChecked("timed out", silent=NAMES[:1])
+HALF = HostChecked("timed out", NAMES[:1])
+REFUSED = HostChecked(
+    "llm-two: 10.0.0.2:22 refuses connections", barred="SSH is refused (connection refused)"
+)
 
 
 class Room:
@@ -107,12 +113,103 @@ def test_something_on_it_still_answers() -> None:
     assert room.sight() is Sight.HALF
     room.look(GONE)
     assert room.sight() is Sight.GONE
-    (worse,) = room.told()
+    worse, affected = room.told()
     assert isinstance(worse, Worsened)
     assert worse.severity is Severity.HOST
-    assert worse.sign.at == opened.plan.began
+    assert opened.plan.affected == NAMES[1:]
+    assert affected == AffectedSeen(NAMES)
     room.look(HALF, 5)
-    assert len(room.told()) == 1
+    assert len(room.told()) == 2
+
+
+def test_a_host_that_refuses_ssh_is_told_as_that_and_not_as_gone() -> None:
+    room = Room()
+    room.look(SEEN)
+    (opened,) = room.look(REFUSED, 50)
+    assert isinstance(opened, OpenIncident)
+    assert opened.plan.severity is Severity.DEGRADED
+    [sign] = opened.plan.signs
+    assert sign.sentence == "SSH is refused (connection refused), so 11 services there cannot be seen"
+    assert sign.evidence == (REFUSED.error,)
+    assert opened.plan.affected == NAMES[1:]
+    assert room.sight() is Sight.HALF
+    room.look(SEEN, 2)
+    assert room.told() == [Recovered(room.now - PLAN.every)]
+
+
+def test_a_refusal_now_and_then_keeps_it_from_being_gone() -> None:
+    room = Room()
+    room.look(SEEN)
+    for _ in range(20):
+        room.look(REFUSED)
+        room.look(GONE)
+    assert room.sight() is Sight.HALF
+    assert [type(action) for action in room.actions] == [OpenIncident]
+    (worse, _) = room.look(GONE)
+    assert isinstance(worse, TellIncident)
+    assert isinstance(worse.event, Worsened)
+
+
+def test_one_that_was_gone_and_comes_back_with_another_key_is_said_to_refuse() -> None:
+    room = Room()
+    room.look(SEEN)
+    room.look(GONE, 5)
+    rejected = HostChecked("another key", barred="SSH is refused (host key rejected)")
+    room.look(REFUSED, 2)
+    assert room.told() == []  # it boots, and its sshd is not there yet
+    room.look(rejected, 50)
+    [seen] = room.told()
+    assert isinstance(seen, SignSeen)
+    assert seen.sign.sentence.startswith("SSH is refused (host key rejected)")
+    assert seen.sign.evidence == ("another key",)
+
+
+def test_a_round_of_services_behind_ssh_does_not_make_gone_what_answered_another_way() -> None:
+    """The direct one is looked at in a time of its own, between the rounds of the others."""
+    room = Room()
+    room.look(SEEN)
+    room.watch.handle(DirectAsked(answering=NAMES[:1]), room.now)
+    behind = HostChecked("timed out")
+    for _ in range(50):
+        room.look(behind)
+        half = timedelta(seconds=7)
+        room.watch.handle(HostChecked("timed out", answering=NAMES[:1]), room.now + half)
+    assert [action.plan.severity for action in room.actions if isinstance(action, OpenIncident)] == [
+        Severity.DEGRADED
+    ]
+    assert room.told() == []
+    room.watch.handle(HostChecked("timed out", silent=NAMES[:1]), room.now)
+    assert room.sight() is Sight.GONE
+
+
+def test_services_with_a_further_member_there_are_affected_too() -> None:
+    room = Room()
+    room.watch = HostWatch(replace(PLAN, others=(ServiceName("far"),)))
+    room.look(SEEN)
+    (opened,) = room.look(GONE, 5)
+    assert isinstance(opened, OpenIncident)
+    assert opened.plan.affected == (*NAMES, ServiceName("far"))
+
+
+ASKED = st.tuples(st.sampled_from(["ssh", "direct", "other", "wait"]), st.booleans())
+
+
+@settings(deadline=None)
+@given(st.lists(ASKED, max_size=60))
+def test_gone_only_where_nothing_answered_within_the_time_that_counts(steps: list[tuple[str, bool]]) -> None:
+    """Rounds of services behind SSH and looks at two direct ones, in any order and at any distance."""
+    direct = {NAMES[0]: timedelta(seconds=15), NAMES[1]: timedelta(seconds=60)}
+    watch, now = HostWatch(replace(PLAN, direct=direct)), BEGAN
+    last: dict[ServiceName, datetime] = {}
+    watch.handle(SEEN, now)
+    for kind, answers in steps:
+        now += timedelta(seconds=30 if kind == "wait" else 4)
+        named = {"direct": NAMES[:1], "other": NAMES[1:2]}.get(kind, ())
+        for name in named:
+            last = {**last, name: now} if answers else {k: v for k, v in last.items() if k != name}
+        watch.handle(HostChecked("timed out", *((named, ()) if answers else ((), named))), now)
+        alive = any(now - at <= direct[name] * 1.5 for name, at in last.items())
+        assert watch.sight is not (Sight.GONE if alive else Sight.HALF)
 
 
 def test_gone_again_within_half_an_hour_is_the_same_incident() -> None:
@@ -162,7 +259,7 @@ def test_only_what_must_survive_is_worth_writing() -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([SEEN, GONE, HALF]), st.integers(1, 5)), max_size=20))
+@given(st.lists(st.tuples(st.sampled_from([SEEN, GONE, HALF, REFUSED]), st.integers(1, 5)), max_size=20))
 def test_saved_and_restored_at_any_point_it_orders_the_same(steps: list[tuple[HostChecked, int]]) -> None:
     rooms = Room(), Room(rewritten=True)
     for room in rooms:
