@@ -115,7 +115,7 @@ class App:
         schedule = Schedule(startups, clock=self._clock)
         retention = Retention(store, clock=self._clock, tasks=self.tasks)
         schedule.add(RETAIN, retention.prune_soon)
-        await self._watch_over(ground, startups, schedule)
+        await self._watch_over(ground, startups, schedule, Archive(client))
         schedule.start()
         self._stack.callback(schedule.close)
         log.info("following", taken_up=taken_up)
@@ -124,12 +124,14 @@ class App:
         services = len(self._configuration.services)
         log.info("started", services=services, taken_up=taken_up, slack=slack)
 
-    async def _watch_over(self, ground: Ground, startups: Startups, schedule: Schedule) -> None:
+    async def _watch_over(
+        self, ground: Ground, startups: Startups, schedule: Schedule, archive: Archive
+    ) -> None:
         """What happens between startups: incidents are taken up where they stood, services are watched."""
         webhook = self._make_webhook()
         if webhook is not None:
             self._stack.push_async_callback(webhook.close)
-        incidents = self._incidents = Incidents(ground, webhook)
+        incidents = self._incidents = Incidents(ground, webhook, archive)
         self._stack.push_async_callback(incidents.hand_over)
         await incidents.adopt()
         schedule.add(ADOPT, incidents.adopt_soon)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from bot.clients.records import FileNote, Outgoing
+from bot.clients.slack_history import TELLS
+from bot.core.incident_actions import AgainTold, EndTold
 from bot.core.incident_export import export_name, render_export
+from bot.core.incident_remains import tags_of
 from bot.core.incident_render import render_incident_reply, render_incident_root, render_stopped
 
 if TYPE_CHECKING:
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
     from bot.core.incident_actions import IncidentView, PostIncidentReply, UploadTimeline
     from bot.core.incident_state import IncidentPlan, IncidentState
     from bot.core.monitor_events import TellStopped
+
+
+OVER, AGAIN = "over", "again"  # what a reply says of the incident, in its tag
 
 
 def _outgoing(
@@ -44,15 +50,13 @@ def _outgoing(
 def incident_root(view: IncidentView, *, channel: ChannelId, edit: bool = False) -> Outgoing:
     """The first message, or its edit to the present."""
     kind: Literal["root", "edit"] = "edit" if edit else "root"
-    tags = {"incident": view.incident, "subject": view.subject, "severity": str(view.severity)}
-    tags["state"] = "open" if view.is_open else "over"
     return _outgoing(
         render_incident_root(view),
         identity=kind,
         thread=view.incident,
         kind=kind,
         channel=channel,
-        tags=tags,
+        tags=tags_of(view),
     )
 
 
@@ -63,8 +67,20 @@ def incident_reply(order: PostIncidentReply, view: IncidentView, *, channel: Cha
         thread=view.incident,
         kind="reply",
         channel=channel,
+        tags=_said(order),
         broadcast=order.broadcast,
     )
+
+
+def _said(order: PostIncidentReply) -> dict[str, str]:
+    """So that whoever finds the thread alone knows whether it is over."""
+    match order.reply:
+        case EndTold():
+            return {TELLS: OVER}
+        case AgainTold():
+            return {TELLS: AGAIN}
+        case _:
+            return {}
 
 
 def timeline_letter(

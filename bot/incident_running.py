@@ -34,23 +34,23 @@ from bot.core.incident_actions import (
 from bot.core.incident_events import ChangesSeen, IncidentEvent, RunLogRead
 from bot.core.incident_state import IncidentPlan, IncidentState
 from bot.core.incident_words import tell_plain
+from bot.core.monitor_events import IncidentClosed, IncidentFound
 from bot.errors import HostError, OwnershipLost, StoreEmptied, StoreUnavailable
 from bot.ground import Ground
 from bot.incident_messages import incident_reply, incident_root, timeline_letter
 from bot.tails import read_end
-from bot.watch_orders import read_fact
+from bot.watch_orders import Said, read_fact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from bot.core.events import UserId
+    from datetime import datetime
 
 log = structlog.get_logger()
 
 PLAN = TypeAdapter(IncidentPlan)
 STATE = TypeAdapter(IncidentState)
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[object]]
-ByHand: TypeAlias = Callable[[IncidentPlan, str], Awaitable[None]]
+TellWatch: TypeAlias = Callable[[IncidentPlan, Said, str], Awaitable[None]]
 
 _LOOK_EVERY = 1.0  # real seconds between looks for facts, where nobody of this process tells of one
 _TICK = timedelta(seconds=5)
@@ -61,7 +61,7 @@ _MOST_CHANGES = 20
 
 @dataclass(slots=True)
 class IncidentRunning:
-    """`send` tells other tools; `by_hand` tells the watch that a person closed it. It owns `lease`."""
+    """`send` tells other tools; `tell_watch`: a word to the watch it came from. It owns `lease`."""
 
     ground: Ground
     store: IncidentStore
@@ -69,7 +69,7 @@ class IncidentRunning:
     incident: Incident
     lease: Lease
     send: Send | None
-    by_hand: ByHand
+    tell_watch: TellWatch
     begun: list[IncidentAction] | None = None  # what its beginning ordered, once that is on record
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     address: Address | None = None
@@ -79,6 +79,7 @@ class IncidentRunning:
     _task: asyncio.Task[Any] | None = None
     _beside: set[asyncio.Task[Any]] = field(default_factory=set)
     _said: str = ""
+    _unsaved: bool = False
 
     @property
     def plan(self) -> IncidentPlan:
@@ -92,7 +93,7 @@ class IncidentRunning:
             if self.begun is not None:
                 await self._perform(self.begun)
             else:
-                await self._take_up(self.incident.resume(now), [])
+                await self._resume(now)
             ticked = asyncio.get_running_loop().time()
             while not self.incident.is_closed and not self.is_leaving:
                 await self._wait()
@@ -105,6 +106,19 @@ class IncidentRunning:
         finally:
             for task in tuple(self._beside):
                 task.cancel()
+
+    async def _resume(self, now: datetime) -> None:
+        state = self.incident.state
+        if state.lost:
+            epoch = self.ground.store.epoch
+            found = IncidentFound(self.plan.incident, state.severity, state.times)
+            await self._tell_watch(found, f"found:{self.plan.incident}:{epoch}")
+        await self._take_up(self.incident.resume(now), [])
+
+    def strand(self) -> None:
+        """Redis came back empty: it is written down again, and the present is shown anew."""
+        self._unsaved, self._shown = True, ()
+        self.arrived.set()
 
     def leave(self) -> None:
         self.is_leaving = True
@@ -142,14 +156,15 @@ class IncidentRunning:
         actions: list[IncidentAction] = []
         for event in events:
             actions += self.incident.handle(event, self.ground.clock.now())
-        if actions or heard:
+        if actions or heard or self._unsaved:
             await self._take_up(actions, heard)
 
     async def _take_up(self, actions: Sequence[IncidentAction], heard: Sequence[str]) -> None:
         """Save what has become of it with what is told, then touch the world."""
         messages, files = self._messages(actions)
         # A present that shows nothing new alone is neither told nor written.
-        if messages or heard or any(not isinstance(action, EditIncident) for action in actions):
+        telling = messages or heard or any(not isinstance(action, EditIncident) for action in actions)
+        if telling or self._unsaved:
             await self._save(actions, messages, files, heard)
         await self._perform(actions)
 
@@ -191,6 +206,7 @@ class IncidentRunning:
         while True:
             try:
                 await self.store.save(self.record, messages, files, lease=self.lease, heard=heard)
+                self._unsaved = False
                 break
             except StoreEmptied:
                 await self._write_anew()
@@ -239,19 +255,19 @@ class IncidentRunning:
                     if self.send is not None:
                         self.ground.tasks.spawn("webhook", self._send(self.send, action))
                 case IncidentEnded():
-                    await self._tell_watch(action.by)
+                    if action.by is not None:
+                        name = f"closed:{self.plan.incident}:{self.incident.state.times}"
+                        await self._tell_watch(IncidentClosed(self.plan.incident), name)
                 case _:
                     assert_never(action)
 
     async def _send(self, send: Send, order: SendWebhook) -> None:
         await send(order.payload)
 
-    async def _tell_watch(self, by: UserId | None) -> None:
-        if by is None:
-            return
+    async def _tell_watch(self, said: Said, name: str) -> None:
         while True:
             try:
-                await self.by_hand(self.plan, f"closed:{self.plan.incident}:{self.incident.state.times}")
+                await self.tell_watch(self.plan, said, name)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY)
             else:

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from bot.clients.slack_history import Archive
 from bot.clients.store_incidents import IncidentRecord, IncidentStore
 from bot.clients.store_watches import Watches
 from bot.clients.webhook import Webhook
 from bot.core.events import ChannelId
 from bot.core.incident import Incident
 from bot.core.incident_state import IncidentId
-from bot.core.monitor_events import IncidentClosed
-from bot.errors import OwnershipLost, StoreUnavailable
+from bot.errors import OwnershipLost, SlackError, StoreUnavailable
 from bot.ground import Ground
+from bot.incident_found import Remains
 from bot.incident_messages import incident_root
 from bot.incident_running import PLAN, STATE, IncidentRunning
 from bot.watch_orders import pack_fact, pack_word
@@ -25,21 +26,28 @@ from config.engine_file import AUTO, EngineFile, load_engine
 
 if TYPE_CHECKING:
     from bot.clients.leases import Lease
+    from bot.clients.slack_history import FoundRoot
     from bot.core.events import ServiceName
     from bot.core.incident_events import IncidentEvent
     from bot.core.incident_state import IncidentPlan
+    from bot.watch_orders import Said
 
 log = structlog.get_logger()
 
 _LEAVE_WITHIN = 2.0  # real seconds a clean stop gives each to come to a point where it can be left
+_AGAIN = 3.0  # real seconds between looks at Slack while another process takes something up
 
 
 @dataclass(slots=True)
 class Incidents:
-    """Every method that speaks to Redis raises StoreUnavailable."""
+    """Every method that speaks to Redis raises StoreUnavailable.
+
+    `archive`: Slack, where a Redis that came back empty is filled from; without it, it is not.
+    """
 
     ground: Ground
     webhook: Webhook | None = None
+    archive: Archive | None = None
     store: IncidentStore = field(init=False)
     running: dict[IncidentId, IncidentRunning] = field(default_factory=dict)
     _owned: set[IncidentId] = field(default_factory=set)
@@ -51,6 +59,7 @@ class Incidents:
         self.store = IncidentStore(self.ground.store.link)
         self.store.subscribe(self._wake)
         self.ground.store.leases.subscribe_lost(self._lose)
+        self.ground.store.leases.subscribe_emptied(self._strand)
 
     # What begins.
 
@@ -132,8 +141,8 @@ class Incidents:
             self.running.pop(identity, None)
             self._owned.discard(identity)
 
-    async def _tell_watch(self, plan: IncidentPlan, name: str) -> None:
-        word = pack_word(IncidentClosed(plan.incident), service=plan.service, name=name)
+    async def _tell_watch(self, plan: IncidentPlan, said: Said, name: str) -> None:
+        word = pack_word(said, service=plan.service, name=name)
         await Watches(self.ground.store.link).say(plan.host, word)
 
     # What others left, and what is left to others.
@@ -146,6 +155,7 @@ class Incidents:
     async def _adopt_or_wait(self) -> None:
         with contextlib.suppress(StoreUnavailable):
             await self.adopt()
+            await self.take_up_lost()
 
     async def adopt(self) -> int:
         """Take up every open incident that no living process has; their number."""
@@ -155,13 +165,16 @@ class Incidents:
                 count += await self._adopt(name)
         return count
 
-    async def _adopt(self, name: IncidentId) -> bool:
+    async def _adopt(self, name: IncidentId, root: FoundRoot | None = None) -> bool:
+        """`root`: where Slack alone still knew it."""
         self._owned.add(name)
         running: IncidentRunning | None = None
         try:
             lease = await self.ground.store.leases.claim(name)
             if lease is None:
                 return False
+            if root is not None and self.archive is not None and await self.store.read(name) is None:
+                await Remains(self.ground, self.store, self.archive).write_anew(root, lease)
             running = await self._restore(name, lease)
             if running is None or self._leaving:
                 running = None
@@ -192,6 +205,36 @@ class Incidents:
         incident = Incident(plan, self._engine(plan.service), state)
         return self._running(record, incident, lease)
 
+    async def take_up_lost(self) -> int:
+        """Those of which Slack alone still knows, once in each Redis that came back empty; their number."""
+        if self.archive is None or await self.store.is_rebuilt() or not (epoch := await self.store.epoch()):
+            return 0
+        count, remains = 0, Remains(self.ground, self.store, self.archive)
+        try:
+            lost, pause = await remains.lost(), self.ground.store.leases.seconds
+            while lost and not self._leaving:
+                await asyncio.sleep(pause)  # whoever lives and has them writes them down again by then
+                for root in await remains.lost():
+                    count += await self._take_up(root)
+                lost, pause = await remains.lost(), _AGAIN
+            if not self._leaving:
+                await self.store.settle_rebuilt(epoch)
+        except SlackError as error:
+            log.warning("incidents_not_searched", error=str(error))
+            await asyncio.sleep(_AGAIN)
+        return count
+
+    async def _take_up(self, root: FoundRoot) -> bool:
+        name = IncidentId(root.operation)
+        if (running := self.running.get(name)) is not None:
+            running.strand()
+        return name not in self._owned and await self._adopt(name, root)
+
+    def _strand(self) -> None:
+        """Redis came back empty: all are written down again."""
+        for running in self.running.values():
+            running.strand()
+
     async def hand_over(self) -> None:
         """Leave all to the next process, in bounded time."""
         self._leaving = True
@@ -214,8 +257,15 @@ class Incidents:
     # What happens, and what people ask.
 
     async def tell(self, incident: IncidentId, event: IncidentEvent, *, name: str) -> bool:
-        """For whichever process has it, once for each `name`; False when it is closed or unknown."""
-        return await self.store.tell(incident, pack_fact(event, name=name))
+        """For whichever process has it, once for each `name`; False when it is closed or unknown.
+
+        StoreUnavailable also where Redis came back empty and it is not written down again yet.
+        """
+        if await self.store.tell(incident, pack_fact(event, name=name)):
+            return True
+        if self.archive is not None and not await self.store.is_rebuilt():
+            raise StoreUnavailable("Redis came back empty, and open incidents are not written down again yet")
+        return False
 
     async def opened(self) -> list[IncidentRecord]:
         """Those that are not closed, oldest first."""

@@ -32,7 +32,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class FoundRoot:
-    """A root of ours. `operation`: its thread, for a startup the operation's id; `tags` as last edited."""
+    """A root of ours. `operation`: its thread, for a startup the operation's id; `tags` as last edited.
+
+    `body`: its first section, where the headline and what explains it stand.
+    """
 
     channel: ChannelId
     ts: MessageTs
@@ -40,16 +43,21 @@ class FoundRoot:
     id: str
     text: str
     tags: dict[str, str] = field(default_factory=dict)
+    body: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What of ours stands in a thread. `tells`: what the replies were tagged with. `present`: see Address."""
+    """What of ours stands in a thread. `tells`: what the replies were tagged with. `present`: see Address.
+
+    `course`: the same tags in the order of the replies, each with when that was posted.
+    """
 
     ids: tuple[str, ...]  # root first; a file carries none
     tells: frozenset[str]
     files: tuple[tuple[str, str], ...]  # the name of each, and what is said with it
     present: MessageTs | None = None
+    course: tuple[tuple[str, MessageTs], ...] = ()
 
     def among(self, messages: Sequence[Outgoing]) -> set[str]:
         """Which of these stand there, by their ids: files too.
@@ -100,6 +108,7 @@ async def find_roots(web: AsyncWebClient, channel: ChannelId, *, oldest: datetim
             id=str(payload["id"]),
             text=str(message.get("text", "")),
             tags={key: str(value) for key, value in payload.items() if key not in {"operation", "id"}},
+            body=_body(message),
         )
         async for message in _messages(web, "conversations.history", arguments, pages=PAGES)
         if message.get("thread_ts", message["ts"]) == message["ts"]
@@ -127,6 +136,11 @@ async def read_thread(web: AsyncWebClient, address: Address) -> Standing:
             for file in message.get("files", ())
         ),
         present=presents[-1] if presents else None,
+        course=tuple(
+            (str(payload[TELLS]), MessageTs(message["ts"]))
+            for message, payload in tagged
+            if payload.get(TELLS)
+        ),
     )
 
 
@@ -148,6 +162,12 @@ async def _who_we_are(web: AsyncWebClient) -> frozenset[str]:
 
 def _is_ours(message: Mapping[str, Any], ours: frozenset[str]) -> bool:
     return message.get("bot_id") in ours or message.get("user") in ours
+
+
+def _body(message: Mapping[str, Any]) -> str:
+    sections = (block for block in message.get("blocks", ()) if block.get("type") == "section")
+    first: dict[str, Any] = next(sections, {})
+    return str((first.get("text") or {}).get("text") or message.get("text", ""))
 
 
 def _payload(message: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 from bot.clients.records import Address, Outgoing, Record, dump, load
 from bot.clients.redis_link import service_key, thread_key, thread_keys
-from bot.clients.scripts import DROP, MAIL
-from bot.clients.store_queue import GRACE, KEEP, Queue
+from bot.clients.scripts import DROP, MAIL, REBUILD
+from bot.clients.store_epoch import EPOCH
+from bot.clients.store_queue import GRACE, KEEP, Queue, check_fence
 from bot.core.events import ChannelId, HostName, ServiceName  # noqa: TC001 - pydantic reads them
 from bot.core.incident_state import IncidentId
 from bot.errors import RecordUnreadable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 OPEN = "kimi:incidents"  # sorted set: incidents that may be open, by the time they were opened
 PAST = "kimi:incidents:past"  # sorted set: closed ones, by the time they were
 MOST_PAST = 5000
+REBUILT = "kimi:incidents:rebuilt"  # the mark of the Redis in which all that Slack knows is written down
 KEPT = timedelta(days=90)
 
 
@@ -108,6 +110,28 @@ class IncidentStore:
             key = thread_key(record.incident, "address")
             await self._link.ask(self._link.redis.set(key, dump(address), nx=True, ex=KEEP))
             await self._queue.place(record.incident, address)
+
+    async def rebuild(
+        self, record: IncidentRecord, *, lease: Lease, address: Address, known: Sequence[str]
+    ) -> None:
+        """Of one that Slack alone still knows; `known`: ids of its messages there, never sent twice."""
+        await self.place(record, address)
+        words = (lease.number, dump(record), "", dump(address), KEEP)
+        answer = await self._link.run(REBUILD, incident_keys(record.incident), *words, *known)
+        check_fence(answer, record.incident)
+
+    async def epoch(self) -> bytes:
+        """Names Redis as it is now; b"" while nobody has marked one that came back empty."""
+        return cast("bytes | None", await self._link.ask(self._link.redis.get(EPOCH))) or b""
+
+    async def is_rebuilt(self) -> bool:
+        """Whether every incident that Slack shows as open is on record in Redis as it is now."""
+        epoch, rebuilt = await self.epoch(), await self._link.ask(self._link.redis.get(REBUILT))
+        return bool(epoch) and rebuilt == epoch
+
+    async def settle_rebuilt(self, epoch: bytes) -> None:
+        """`epoch`: as it was before Slack was asked."""
+        await self._link.ask(self._link.redis.set(REBUILT, epoch))
 
     async def settle(self, record: IncidentRecord) -> None:
         """Of a closed one: out of the open ones, into the past."""

@@ -22,6 +22,10 @@ ANNOUNCED = (
     "locks of the services and the place of each thread. Gone are the history, what is usual for each "
     "service, mutes, and what was asked for a moment before and is not answered: ask for it again."
 )
+INCIDENT_FOUND = (
+    "*Redis came back empty* while kimi itself was away: the record of this incident is gone, and kimi knows "
+    "it from Slack alone. It goes on in this thread; what happened meanwhile is not known."
+)
 _LOST = "*Redis came back empty* while kimi itself was away, and the record of this is gone."
 
 

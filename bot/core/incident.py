@@ -37,6 +37,7 @@ from bot.core.incident_actions import (
     CloseIncident,
     EndTold,
     EscalationTold,
+    GapTold,
     IncidentAction,
     IncidentEnded,
     IncidentView,
@@ -131,6 +132,9 @@ class Incident:
         if self.is_closed:
             return []
         turn.changed = True
+        if self.state.lost:
+            self.state.lost = False
+            turn.say(GapTold(), EntryKind.GAP, now)
         if self.state.read is None and self.state.ending is None:
             self.state.asked.clear()
             self._ask(now)

@@ -44,6 +44,7 @@ class IncidentView:
     ending: Ending | None = None
     ended: datetime | None = None
     ended_by: UserId | None = None
+    in_channel: int = 1  # messages in the channel itself
 
     @property
     def is_open(self) -> bool:
@@ -134,6 +135,11 @@ class AffectedTold:
 
 
 @dataclass(frozen=True, slots=True)
+class GapTold:
+    """Its record was lost while nobody lived who knew it: it goes on from what stands in Slack."""
+
+
+@dataclass(frozen=True, slots=True)
 class EndTold:
     """It is over. `downtime`: of all times together; `loading`: how much of it startups took."""
 
@@ -162,6 +168,7 @@ IncidentReply: TypeAlias = (
     | WorsenedTold
     | AgainTold
     | AffectedTold
+    | GapTold
     | EndTold
 )
 

@@ -20,6 +20,7 @@ from bot.core.blocks import (
     say_name,
     section,
 )
+from bot.core.emptied import INCIDENT_FOUND
 from bot.core.incident_actions import (
     AckTold,
     AffectedTold,
@@ -28,6 +29,7 @@ from bot.core.incident_actions import (
     ChangesTold,
     EndTold,
     EscalationTold,
+    GapTold,
     IncidentReply,
     IncidentView,
     MuteTold,
@@ -67,13 +69,19 @@ def render_incident_reply(reply: IncidentReply, view: IncidentView) -> Message:
             return _start(reply)
         case AckTold() | MuteTold() | EscalationTold():
             return _people(reply, view)
-        case AffectedTold():
-            names = ", ".join(say_code(name) for name in reply.services[:20])
-            return _line(f"{count(len(reply.services), 'service')} there cannot be seen now: {names}")
+        case AffectedTold() | GapTold():
+            return _sight(reply)
         case EndTold():
             return _end(reply, view)
         case _:
             assert_never(reply)
+
+
+def _sight(reply: AffectedTold | GapTold) -> Message:
+    if isinstance(reply, GapTold):
+        return _line(INCIDENT_FOUND)
+    names = ", ".join(say_code(name) for name in reply.services[:20])
+    return _line(f"{count(len(reply.services), 'service')} there cannot be seen now: {names}")
 
 
 def _line(markup: str, *blocks: Block) -> Message:

@@ -124,6 +124,7 @@ class EntryKind(StrEnum):
     WORSE = "worse"
     RECOVERED = "recovered"
     AGAIN = "again"
+    GAP = "gap"
     CLOSED = "closed"
 
 
@@ -213,5 +214,6 @@ class IncidentState:
     ending: Ending | None = None
     ended_by: UserId | None = None
     closed: bool = False
+    lost: bool = False  # its record was, which its thread has not been told yet
     sequence: int = 0
     in_channel: int = 1  # messages in the channel itself; the root is one

@@ -47,6 +47,7 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         ending=state.ending,
         ended=state.over,
         ended_by=state.ended_by,
+        in_channel=state.in_channel,
     )
 
 

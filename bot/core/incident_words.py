@@ -14,6 +14,7 @@ from bot.core.incident_actions import (
     ChangesTold,
     EndTold,
     EscalationTold,
+    GapTold,
     IncidentReply,
     MuteTold,
     RunTold,
@@ -62,8 +63,10 @@ def tell_plain(reply: IncidentReply) -> str:
             return _tell_start(reply)
         case AckTold() | MuteTold() | EscalationTold():
             return _tell_people(reply)
-        case AffectedTold() | EndTold():
-            return tell_end(reply) if isinstance(reply, EndTold) else _tell_affected(reply)
+        case AffectedTold() | GapTold():
+            return _tell_sight(reply)
+        case EndTold():
+            return tell_end(reply)
         case _:
             assert_never(reply)
 
@@ -87,7 +90,9 @@ def _tell_log(reply: RunTold | ChangesTold | AttemptTold) -> str:
             assert_never(reply)
 
 
-def _tell_affected(reply: AffectedTold) -> str:
+def _tell_sight(reply: AffectedTold | GapTold) -> str:
+    if isinstance(reply, GapTold):
+        return "Redis came back empty while kimi was away; what happened meanwhile is not known"
     return f"{count(len(reply.services), 'service')} cannot be seen: {join_names(reply.services[:8])}"
 
 

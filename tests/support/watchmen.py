@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bot.clients.probe import Probe
 from bot.clients.slack import Outbox
+from bot.clients.slack_history import Archive
 from bot.clients.ssh import Host
 from bot.clients.store import Store
 from bot.clock import Clock
@@ -86,7 +87,7 @@ class Watchmen:
         return replace(self.ground, store=store)
 
     def incidents(self, ground: Ground | None = None) -> Incidents:
-        made = Incidents(ground or self.ground)
+        made = Incidents(ground or self.ground, archive=Archive(web_client(self.slack)))
         self.stack.push_async_callback(made.hand_over)
         return made
 

@@ -58,6 +58,25 @@ async def test_roots_are_found_with_what_they_say_now(stage: Stage) -> None:
     assert (two.operation, two.tags) == ("op2", {})
 
 
+async def test_of_a_root_its_first_section_is_read_too(stage: Stage) -> None:
+    section = {"type": "section", "text": {"type": "mrkdwn", "text": "down\nCause: none"}}
+    await post(web(stage), root(blocks=({"type": "divider"}, section)), None)
+    await post(web(stage), root(thread="op2", text="plain"), None)
+    one, two = await find_roots(web(stage), CHANNEL, oldest=LONG_AGO)
+    assert (one.body, two.body) == ("down\nCause: none", "plain")
+
+
+async def test_what_replies_tell_is_read_in_their_order(stage: Stage) -> None:
+    at = await post(web(stage), root(), None)
+    posted = [
+        await post(web(stage), reply(number, tags={"tells": word}), at.ts)
+        for number, word in enumerate(("over", "again", "over"))
+    ]
+    await post(web(stage), reply(9), at.ts)
+    standing = await read_thread(web(stage), Address(channel=CHANNEL, ts=at.ts))
+    assert standing.course == tuple(zip(("over", "again", "over"), (each.ts for each in posted), strict=True))
+
+
 async def test_pages_are_followed_to_the_end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bot.clients.slack_history.PAGE", 3)
     names = [f"op{number}" for number in range(10)]

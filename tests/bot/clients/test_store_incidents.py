@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 
+from bot.clients.records import Address
 from bot.clients.redis_link import thread_key
 from bot.clients.store import Store
 from bot.clients.store_incidents import KEPT, Fact, IncidentRecord, IncidentStore
-from bot.core.events import ChannelId, HostName, ServiceName
+from bot.core.events import ChannelId, HostName, MessageTs, ServiceName
 from bot.core.incident_state import IncidentId
-from bot.errors import OwnershipLost
-from tests.support.outgoing import reply, root
+from bot.errors import OwnershipLost, StoreUnavailable
+from tests.support.outgoing import edit, reply, root
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -80,6 +82,50 @@ async def test_state_and_messages_come_together_or_not_at_all(store: Store, redi
     await other.close()
     assert await incidents.read(NAME) == record(headline="two")
     assert len(await store.waiting(NAME)) == 2
+
+
+async def test_a_save_that_comes_late_undoes_no_later_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer was lost with a time-out, and Redis carries it out once the next one was written."""
+    incidents, lease = await begin(store)
+    execute: Any = store.link.redis.execute_command
+    sent: list[tuple[Any, ...]] = []
+
+    async def hold(*words: Any, **options: Any) -> Any:
+        if words[0] == "EVALSHA" and not sent:
+            sent.append(words)
+            raise TimeoutError
+        return await execute(*words, **options)
+
+    monkeypatch.setattr(store.link.redis, "execute_command", hold)
+    with pytest.raises(StoreUnavailable):
+        await incidents.save(record(headline="one"), [edit("one", thread=NAME)], lease=lease)
+    await incidents.save(record(headline="two"), [edit("two", thread=NAME)], lease=lease)
+    [late] = sent
+    assert await execute(*late) == b"pushed"
+    assert await incidents.read(NAME) == record(headline="two")
+    assert [each.text for each in await store.waiting(NAME) if each.kind == "edit"] == ["two"]
+
+
+async def test_one_that_slack_alone_still_knows_is_written_anew(store: Store) -> None:
+    incidents, lease = IncidentStore(store.link), await claim(store)
+    assert not await incidents.is_rebuilt()
+    address = Address(channel=ChannelId("C1"), ts=MessageTs("1.2"))
+    known = [root(thread=NAME).id, reply(1, thread=NAME).id]
+    for _ in range(2):
+        await incidents.rebuild(record(), lease=lease, address=address, known=known)
+    assert await incidents.opened() == [record()]
+    assert await store.address(NAME) == address
+    await incidents.save(record(), [reply(1, thread=NAME), reply(2, thread=NAME)], lease=lease)
+    assert [each.id for each in await store.waiting(NAME)] == [reply(2, thread=NAME).id]
+    await incidents.settle_rebuilt(await incidents.epoch())
+    assert await incidents.is_rebuilt()
+    await store.leases.let_go(lease)
+    with pytest.raises(OwnershipLost):
+        await incidents.rebuild(
+            record(), lease=replace(lease, number=lease.number - 1), address=address, known=known
+        )
 
 
 async def test_facts_are_told_once_and_wait_until_they_are_in_the_state(store: Store) -> None:

@@ -1,0 +1,123 @@
+"""Incidents of which nothing is left but their thread in Slack: found by their roots' tags, written anew.
+
+Theory. As with operations (see `recovery`): a process that lives has its incidents in memory and writes them
+down again by itself. What Slack shows as open and Redis does not know had a process that died too. After the
+time of a lease, in which whoever lives comes for what is theirs, the lease on the incident decides who takes
+it up. A mark in Redis tells all processes, and those that start later, that this was done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import structlog
+from pydantic import TypeAdapter
+
+from bot.clients.records import Address
+from bot.clients.slack_history import Archive, FoundRoot, Standing
+from bot.clients.store_incidents import IncidentRecord, IncidentStore
+from bot.core.events import ChannelId, ServiceName
+from bot.core.incident_remains import is_open, read_plan, read_state
+from bot.core.incident_state import IncidentId, IncidentPlan, IncidentState
+from bot.errors import SlackRefused, TokenRefused
+from bot.ground import Ground
+from bot.incident_messages import OVER
+from bot.watch_plans import make_host_plan, watched_services
+
+if TYPE_CHECKING:
+    from bot.clients.leases import Lease
+
+log = structlog.get_logger()
+
+LOOK_BACK = timedelta(days=7)  # how old the root may be of an incident that is still open
+_PLAN, _STATE = TypeAdapter(IncidentPlan), TypeAdapter(IncidentState)
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """Every method raises StoreUnavailable and one of the SlackErrors."""
+
+    ground: Ground
+    store: IncidentStore
+    archive: Archive
+
+    async def lost(self) -> list[FoundRoot]:
+        """Roots of open incidents that Redis knows nothing of, oldest first."""
+        oldest = datetime.now(UTC) - LOOK_BACK
+        found: list[FoundRoot] = []
+        for channel in self._channels():
+            try:
+                roots = await self.archive.roots(channel, oldest=oldest)
+            except TokenRefused:
+                raise
+            except SlackRefused as error:
+                log.warning("channel_not_readable", channel=channel, error=str(error))
+                continue
+            opened = [root for root in roots if is_open(root.tags) and root.id == f"{root.operation}:root"]
+            found += [root for root in opened if await self.store.read(IncidentId(root.operation)) is None]
+        return found
+
+    def _channels(self) -> list[ChannelId]:
+        configuration = self.ground.configuration
+        own = ChannelId(configuration.slack.channel)
+        return list(dict.fromkeys([own, *map(self.ground.channel, self.ground.engines)]))
+
+    async def write_anew(self, root: FoundRoot, lease: Lease) -> None:
+        """Its record, as far as it is still known. Raises OwnershipLost too."""
+        address = Address(channel=root.channel, ts=root.ts)
+        standing = await self.archive.read(address)
+        address = address.model_copy(update={"present": standing.present})
+        plan = self._plan(root)
+        state = read_state(plan, root.tags, root.body, sequence=_numbered(standing), ended=_ended(standing))
+        record = IncidentRecord(
+            incident=plan.incident,
+            subject=plan.subject,
+            service=plan.service,
+            host=plan.host,
+            channel=root.channel,
+            opened=plan.opened,
+            plan=_PLAN.dump_json(plan).decode(),
+            state=_STATE.dump_json(state).decode(),
+            severity=str(plan.severity),
+            headline=plan.signs[0].sentence,
+            over=state.over,
+        )
+        await self.store.rebuild(record, lease=lease, address=address, known=standing.ids)
+        log.info("incident_found", incident=plan.incident, subject=plan.subject, over=state.over is not None)
+
+    def _plan(self, root: FoundRoot) -> IncidentPlan:
+        """With what the configuration says now."""
+        posted, now = datetime.fromtimestamp(float(root.ts), UTC), self.ground.clock.now()
+        plan = read_plan(root.tags, root.body, posted=posted, now=now)
+        services = self.ground.configuration.services
+        if plan.service is None:
+            return self._of_host(plan)
+        if plan.service not in services:
+            return plan
+        monitor = services[plan.service].monitor
+        members = tuple(self.ground.links(ServiceName(plan.service)))
+        return replace(
+            plan, members=members, escalate_after=monitor.escalate_after, group=monitor.escalate_to
+        )
+
+    def _of_host(self, plan: IncidentPlan) -> IncidentPlan:
+        there = tuple(watched_services(self.ground.configuration).get(plan.host, ()))
+        if not there:
+            return plan
+        host = make_host_plan(self.ground, plan.host, there)
+        return replace(plan, affected=there, escalate_after=host.escalate_after, group=host.group)
+
+
+def _numbered(standing: Standing) -> int:
+    """The highest number of a reply that Slack has."""
+    names = [name.rpartition(":")[2] for name in standing.ids]
+    return max((int(name) for name in names if name.isdecimal()), default=0)
+
+
+def _ended(standing: Standing) -> datetime | None:
+    """When the thread was told its end, where the root does not show it yet."""
+    if not standing.course or standing.course[-1][0] != OVER:
+        return None
+    return datetime.fromtimestamp(float(standing.course[-1][1]), UTC)
