@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,13 +38,10 @@ _OK = 200
 
 @dataclass(slots=True)
 class Rounds:
-    """`listen`: what is done before each: people may have said something."""
-
     ground: Ground
     host: HostName
     machines: Machines
     looks: Looks
-    listen: Callable[[], Awaitable[None]]
     count: int = 0  # that are over and told
     _poked: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -56,7 +52,6 @@ class Rounds:
     async def run(self) -> None:
         """For ever."""
         while True:
-            await self.listen()
             now = time.monotonic()
             entries = self.machines.entries.values()
             ready = [each for each in entries if each.due <= now and not each.busy]

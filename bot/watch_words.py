@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,20 +21,38 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+EVERY = 3.0  # real seconds between looks at what was said through another process: one read for all services
+
 
 @dataclass(slots=True)
 class Words:
     watches: Watches
     host: HostName
     machines: Machines
-    _said: set[str] = field(default_factory=set)
+    _taken: set[str] = field(default_factory=set)  # and still in Redis
+    _poked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def poke(self) -> None:
+        """Something was said through this process."""
+        self._poked.set()
+
+    async def run(self) -> None:
+        """For ever. Words do not wait for rounds, nor rounds for words."""
+        while True:
+            self._poked.clear()
+            with contextlib.suppress(StoreUnavailable):
+                await self.listen()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(EVERY):
+                    await self._poked.wait()
 
     async def listen(self) -> None:
-        with contextlib.suppress(StoreUnavailable):
-            for word in await self.watches.words(self.host):
-                if word.id in self._said:
-                    continue
-                self._said.add(word.id)
+        """Raises StoreUnavailable."""
+        words = await self.watches.words(self.host)
+        self._taken &= {word.id for word in words}
+        for word in words:
+            if word.id not in self._taken:
+                self._taken.add(word.id)
                 await self._take(word)
 
     async def _take(self, word: Word) -> None:
@@ -42,14 +61,10 @@ class Words:
         except ValueError as error:
             log.error("word_unknown", word=word.id, error=str(error))  # noqa: TRY400 - told
             return
-        entry = self.machines.entries.get(ServiceName(word.service))
+        entry, own = self.machines.entries.get(ServiceName(word.service)), self.machines.own
         if entry is not None:
             entry.heard.append(word.id)
             await self.machines.tell_surely(entry, event)
-        elif (
-            not word.service
-            and isinstance(event, IncidentClosed | IncidentFound)
-            and self.machines.own is not None
-        ):
-            self.machines.own.heard.append(word.id)
+        elif not word.service and isinstance(event, IncidentClosed | IncidentFound) and own is not None:
+            own.heard.append(word.id)
             await self.machines.tell_host(event)

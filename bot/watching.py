@@ -48,8 +48,8 @@ class Watching:
         self._machines = Machines(ground, self._records)
         self._looks = Looks(ground, self._machines, self.spawn)
         self._machines.smoke = self._looks.smoke
-        words = Words(watches, host, self._machines)
-        self._rounds = Rounds(ground, host, self._machines, self._looks, words.listen)
+        self._words = Words(watches, host, self._machines)
+        self._rounds = Rounds(ground, host, self._machines, self._looks)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def open(self, services: Sequence[ServiceName]) -> None:
@@ -62,6 +62,7 @@ class Watching:
 
     def start(self) -> None:
         self.spawn("rounds", self._rounds.run)
+        self.spawn("words", self._words.run)
 
     def spawn(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[Any]:
         task = self.ground.tasks.spawn(f"monitor {self.host} {name}", self._guard(work))
@@ -94,7 +95,7 @@ class Watching:
 
     def poke(self) -> None:
         """Something was said to it."""
-        self._rounds.poke()
+        self._words.poke()
 
     async def tell_line(self, service: ServiceName, event: UnitLine) -> None:
         await self._machines.tell_line(service, event)

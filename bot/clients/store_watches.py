@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from typing import TYPE_CHECKING, cast
 
 from pydantic import Field
@@ -20,13 +22,25 @@ if TYPE_CHECKING:
 
 _WORDS_MOST = 1000  # that wait for a host nobody watches
 
-# KEYS: fence, record, words. ARGV: number, record, seconds to keep, words that are in the record.
+# KEYS: fence, record, words, numbers of saves. ARGV: number, record, seconds to keep, part, number of the
+# save, ids of words that are in the record. A save that comes after a later one of the same owner (given up after a
+# time-out, it still was on its way) undoes nothing.
 _WRITE = """
 local number = redis.call('GET', KEYS[1])
 if not number then return 'empty' end
 if number ~= ARGV[1] then return 'lost' end
+local under, newest = string.match(redis.call('HGET', KEYS[4], ARGV[4]) or '', '^(%d+) (%d+)$')
+if under == number and tonumber(ARGV[5]) < tonumber(newest) then return 'late' end
+redis.call('HSET', KEYS[4], ARGV[4], number .. ' ' .. ARGV[5])
+redis.call('EXPIRE', KEYS[4], ARGV[3])
 redis.call('SET', KEYS[2], ARGV[2], 'EX', ARGV[3])
-for i = 4, #ARGV do redis.call('LREM', KEYS[3], 1, ARGV[i]) end
+if #ARGV == 5 then return 'written' end
+local heard = {}
+for i = 6, #ARGV do heard[ARGV[i]] = true end
+for _, entry in ipairs(redis.call('LRANGE', KEYS[3], 0, -1)) do
+  local readable, word = pcall(cjson.decode, entry)
+  if readable and type(word) == 'table' and heard[word.id] then redis.call('LREM', KEYS[3], 1, entry) end
+end
 return 'written'
 """
 
@@ -82,7 +96,7 @@ class Watches:
 
     def __init__(self, link: RedisLink) -> None:
         self._link = link
-        self._handed: dict[str, list[bytes]] = {}  # as Redis holds them, by id
+        self._saves = itertools.count(time.time_ns() // 1000)
 
     async def read(self, host: HostName, service: ServiceName | None) -> Watched | None:
         return await self._link.read(Watched, thread_key(lease_name(host), _part(service)))
@@ -91,13 +105,10 @@ class Watches:
         self, lease: Lease, service: ServiceName | None, watched: Watched, *, heard: Sequence[str] = ()
     ) -> None:
         """OwnershipLost, StoreEmptied: nothing was written. `heard`: ids of words that are in the state."""
-        tag = lease.name
-        keys = [thread_key(tag, part) for part in ("fence", _part(service), "words")]
-        taken = [entry for word in heard for entry in self._handed.get(word, [])]
-        answer = await self._link.run(_WRITE, keys, lease.number, dump(watched), KEEP, *taken)
-        check_fence(answer, tag)
-        for word in heard:
-            self._handed.pop(word, None)
+        tag, part, serial = lease.name, _part(service), next(self._saves)
+        keys = [thread_key(tag, each) for each in ("fence", part, "words", "saves")]
+        words = (lease.number, dump(watched), KEEP, part, serial)
+        check_fence(await self._link.run(_WRITE, keys, *words, *heard), tag)
 
     async def say(self, host: HostName, word: Word) -> None:
         """Once for each `word.id`."""
@@ -116,6 +127,5 @@ class Watches:
                 await self._link.set_aside(key, entry, error)
                 await self._link.ask(self._link.redis.lrem(key, 1, cast("str", entry)))
                 continue
-            self._handed[word.id] = [entry]
             found.append(word)
         return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -11,7 +12,7 @@ from bot.clients.redis_link import thread_key
 from bot.clients.store import Store
 from bot.clients.store_watches import Owed, Watched, Watches, Word, lease_name
 from bot.core.events import HostName, ServiceName
-from bot.errors import OwnershipLost, StoreEmptied
+from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,6 +75,43 @@ async def test_words_wait_until_the_state_that_holds_them_is_written(store: Stor
     assert await watches.words(HOST) == [second]
     await watches.say(HOST, first)
     assert await watches.words(HOST) == [second]
+
+
+async def test_a_save_that_comes_late_undoes_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer did not come in time; Redis carries it out once another one has been written."""
+    watches, lease = Watches(store.link), await claim(store)
+    word = Word(id="w1", service=SERVICE, kind="Unmuted", body="{}")
+    await watches.say(HOST, word)
+    sent: list[tuple[Any, ...]] = []
+    run = store.link.run
+
+    async def lose(*call: Any) -> None:
+        sent.append(call)
+        raise StoreUnavailable("no answer in time")
+
+    monkeypatch.setattr(store.link, "run", lose)
+    with pytest.raises(StoreUnavailable):
+        await watches.write(lease, SERVICE, Watched(state="{}"), heard=["w1"])
+    monkeypatch.setattr(store.link, "run", run)
+    await watches.write(lease, None, WATCHED)
+    await watches.write(lease, SERVICE, WATCHED)
+    [late] = sent
+    assert await run(*late) == b"late"
+    assert await watches.read(HOST, SERVICE) == WATCHED
+    assert await watches.words(HOST) == [word]
+
+
+async def test_the_numbers_of_saves_are_those_of_one_owner(store: Store, redis_url: str) -> None:
+    """The clock of the next one may be behind."""
+    watches, lease = Watches(store.link), await claim(store)
+    await watches.write(lease, SERVICE, Watched(state="{}"))
+    await store.leases.let_go(lease)
+    other = await Store.open(redis_url, owner="other", lease_seconds=60)
+    theirs = Watches(other.link)
+    theirs._saves = itertools.count(1)
+    await theirs.write(await claim(other), SERVICE, WATCHED)
+    await other.close()
+    assert await watches.read(HOST, SERVICE) == WATCHED
 
 
 async def test_a_word_of_another_shape_is_set_aside(store: Store) -> None:
