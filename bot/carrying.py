@@ -30,6 +30,7 @@ _PUT_OFF = 4.0  # real seconds until what could not even be given up is tried ag
 _LONGEST = 300.0
 # Real seconds between two of the schedule's looks of a kind: all at once would hold up an acknowledgement.
 _TICKS_APART, _UNITS_APART, _PROBES_APART, _SAMPLES_APART = 0.005, 0.02, 0.05, 0.05
+_ADOPTED_AT_ONCE, _ADOPTED_APART = 16, 0.01
 _LEAVE_WITHIN = 3.5  # real seconds a clean stop gives each operation to come to a point where it can be left
 
 
@@ -140,17 +141,29 @@ class Carrying:
 
         Raises StoreUnavailable.
         """
-        count, now = 0, asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
         names = await self.ground.store.open_names()
         for name in set(self._put_off).difference(names, self.owned):
             del self._put_off[name]
-        for name in names:
-            is_put_off = name in self._put_off and now < self._put_off[name][1]
-            if name not in self.owned and not is_put_off and not self._leaving:
-                count += await self._adopt(name)
-        return count
+        off = {name for name, (_, until) in self._put_off.items() if now < until}
+        free = [name for name in names if name not in self.owned and name not in off]
+        # Side by side: those that run already leave each step of the next one little room.
+        room, taken = asyncio.Semaphore(_ADOPTED_AT_ONCE), 0
 
-    async def _adopt(self, name: OperationId) -> bool:
+        async def one(name: OperationId) -> None:
+            nonlocal taken
+            async with room:
+                if name not in self.owned and not self._leaving and await self._adopt(name, after=taken):
+                    taken += 1
+
+        answers = await asyncio.gather(*(one(name) for name in free), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return taken
+
+    async def _adopt(self, name: OperationId, *, after: int) -> bool:
+        """`after`: how many were taken just now; each looks at its engine a little later than they do."""
         self.owned.add(name)
         running: Running | None = None
         try:
@@ -175,6 +188,7 @@ class Carrying:
                 await self._let_go(lease)
                 return False
             log.info("operation_adopted", operation=name, away=str(lease.away), clean=lease.clean)
+            running.delay = after * _ADOPTED_APART
             self.carry(running)
             return True
         finally:

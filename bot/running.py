@@ -92,6 +92,7 @@ class Running:
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     is_lost: bool = False  # another process owns it now
     beat: float = field(default_factory=time.monotonic)  # when the consumer last took something in
+    delay: float = 0.0  # real seconds from its journal's first line to its looks: others are followed first
     _leaving: bool = False
     _heard: int = 0  # mail in the state that is not noted yet
     _noted_at: float = 0.0
@@ -271,6 +272,7 @@ class Running:
         if not self.closed.is_set():
             now, lease = self.ground.clock.now(), self.ledger.lease
             if self.begun:
+                await asyncio.sleep(self.delay)
                 await self._perform(self.startup.resume(now, away=lease.away, clean=lease.clean))
             else:
                 await self._perform(self.startup.begin(now))

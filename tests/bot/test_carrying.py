@@ -11,8 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.adoption import adopt
+from bot.carrying import Carrying
 from bot.core.events import OperationId, ServiceName, Verb
 from bot.core.startup import Startup
+from bot.errors import StoreUnavailable
 from tests.support.carriers import CLOSED, UP, backstage
 from tests.support.outgoing import operation as make_operation
 
@@ -67,6 +69,50 @@ async def test_looks_at_many_are_begun_one_after_the_other() -> None:
         carrying.running.clear()
     assert len(begun) == len(set(begun)) == 100
     assert begun[-1] - before < 1
+
+
+async def test_many_are_taken_up_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that cannot be asked for keeps none of the others."""
+    loop = asyncio.get_running_loop()
+    names = [OperationId(f"op{number}") for number in range(40)]
+    asked: list[OperationId] = []
+    places: list[int] = []
+
+    async def take(_: Carrying, name: OperationId, *, after: int) -> bool:
+        asked.append(name)
+        places.append(after)
+        await asyncio.sleep(1)
+        if name in broken:
+            raise StoreUnavailable("Redis does not answer")
+        return name != "op7"  # which another process has
+
+    async with backstage() as stage:
+        monkeypatch.setattr(Carrying, "_adopt", take)
+        monkeypatch.setattr(stage.store, "open_names", lambda: asyncio.sleep(0, names))
+        broken: set[str] = set()
+        before = loop.time()
+        assert await stage.startups.adopt() == 39
+        assert loop.time() - before < 5
+        assert places == sorted(places)
+        assert places[-1] > 16
+        broken, asked = {"op3"}, []
+        with pytest.raises(StoreUnavailable):
+            await stage.startups.adopt()
+        assert asked == names
+
+
+async def test_after_many_others_a_startup_is_followed_at_once_and_asks_its_engine_later() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin()
+        await stage.until(lambda: stage.host.orders)
+        await stage.crash()
+        asked = stage.probe.checks
+        assert await stage.startups._adopt(running.operation.operation, after=90)
+        await asyncio.sleep(0.5)
+        assert (stage.host.following, stage.probe.checks) == (1, asked)
+        await asyncio.sleep(0.6)
+        assert stage.probe.checks == asked + 1
 
 
 async def test_what_was_left_in_order_is_taken_up_without_a_word() -> None:
