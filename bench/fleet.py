@@ -269,10 +269,13 @@ def print_costs(levels: Sequence[Level]) -> None:
             )
 
 
-def print_seconds(name: str, seconds: list[float], goal: float) -> None:
+def print_seconds(name: str, seconds: list[float], goal: float | None) -> None:
     value = middle(seconds)
     note = f"{min(seconds):.2f} to {max(seconds):.2f} s"
-    print_row(name, f"{value:.2f} s", f"≤ {goal:g} s", note, met=value <= goal)
+    if goal is None:
+        print_row(name, f"{value:.2f} s", note=note)
+    else:
+        print_row(name, f"{value:.2f} s", f"≤ {goal:g} s", note, met=value <= goal)
 
 
 def middle(values: Sequence[float]) -> float:
@@ -296,17 +299,24 @@ async def run(sizes: Sequence[int], startups: int, rounds: int) -> None:
                 print_level(levels[-1])
                 if size == max(sizes):
                     print_costs(levels)
-                    await end_and_begin(ground, rounds)
+                # Of one startup the goal is told; a hundred on a hundred hosts take a key exchange each.
+                await begin_again(ground, rounds, goal=_GOAL_FOLLOW if len(ground.started) == 1 else None)
+                if size == max(sizes):
+                    await die(ground, rounds)
                 print_problems(ground, await ground.slack.ask("count"))
             finally:
                 await ground.close()
 
 
-async def end_and_begin(ground: Ground, rounds: int) -> None:
+async def begin_again(ground: Ground, rounds: int, *, goal: float | None) -> None:
     of = f"{len(ground.started)} startups"
     said, followed = await set_out(ground, rounds)
-    print_seconds(f"{of}: start to “following”", said, _GOAL_FOLLOW)
-    print_seconds(f"{of}: start to the last one followed", followed, _GOAL_FOLLOW)
+    print_seconds(f"{of}: start to “following”", said, goal)
+    print_seconds(f"{of}: start to the last one followed", followed, goal)
+
+
+async def die(ground: Ground, rounds: int) -> None:
+    of = f"{len(ground.started)} startups"
     near = await take_over(ground, rounds, far=False)
     print_seconds(f"{of}: takeover, the owner is surely dead", near, _GOAL_LOCAL)
     away = await take_over(ground, 1, far=True)
