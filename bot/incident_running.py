@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from bot.baselines import read_last
 from bot.clients.leases import Lease
 from bot.clients.records import Address, Outgoing
-from bot.clients.store_incidents import IncidentRecord, IncidentStore
+from bot.clients.store_incidents import Delivery, IncidentRecord, IncidentStore
 from bot.core.account import Changed
 from bot.core.changes import compare_all, spell_change
 from bot.core.events import Ticked
@@ -35,6 +35,7 @@ from bot.core.incident_events import ChangesSeen, IncidentEvent, RunLogRead
 from bot.core.incident_state import IncidentPlan, IncidentState
 from bot.core.incident_words import tell_plain
 from bot.core.monitor_events import IncidentClosed, IncidentFound
+from bot.deliveries import Deliveries, Send, owed_of, within_bounds
 from bot.errors import HostError, OwnershipLost, StoreEmptied, StoreUnavailable
 from bot.ground import Ground
 from bot.incident_messages import incident_reply, incident_root, timeline_letter
@@ -49,7 +50,6 @@ log = structlog.get_logger()
 
 PLAN = TypeAdapter(IncidentPlan)
 STATE = TypeAdapter(IncidentState)
-Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[object]]
 TellWatch: TypeAlias = Callable[[IncidentPlan, Said, str], Awaitable[None]]
 
 _LOOK_EVERY = 1.0  # real seconds between looks for facts, where nobody of this process tells of one
@@ -80,6 +80,7 @@ class IncidentRunning:
     _beside: set[asyncio.Task[Any]] = field(default_factory=set)
     _said: str = ""
     _unsaved: bool = False
+    _deliveries: Deliveries | None = None
 
     @property
     def plan(self) -> IncidentPlan:
@@ -89,13 +90,13 @@ class IncidentRunning:
         """Until it is closed, or left to the next process."""
         self._task = asyncio.current_task()
         try:
-            now = self.ground.clock.now()
+            self._begin_to_deliver()
             if self.begun is not None:
                 await self._perform(self.begun)
             else:
-                await self._resume(now)
+                await self._resume(self.ground.clock.now())
             ticked = asyncio.get_running_loop().time()
-            while not self.incident.is_closed and not self.is_leaving:
+            while self.record.closed is None and not self.is_leaving:
                 await self._wait()
                 loop_now = asyncio.get_running_loop().time()
                 due = loop_now - ticked >= max(self.ground.clock.real(_TICK), _FASTEST_TICK)
@@ -106,6 +107,25 @@ class IncidentRunning:
         finally:
             for task in tuple(self._beside):
                 task.cancel()
+
+    def _begin_to_deliver(self) -> None:
+        if self.send is not None:
+            counts = self.ground.tallies.webhooks
+            self._deliveries = Deliveries(self.send, counts, self.arrived.set)
+            self._deliveries.take(self.record.owed)
+            self._beside_it("webhook", self._deliveries.run)
+
+    def _still_owed(self) -> tuple[Delivery, ...]:
+        """Of what is on record, what is not delivered; nothing where nobody listens any more."""
+        if self._deliveries is None:
+            return ()
+        return tuple(each for each in self.record.owed if each.id not in self._deliveries.done)
+
+    def _is_behind(self) -> bool:
+        """Whether the record must be written though nothing happened."""
+        delivered = len(self._still_owed()) < len(self.record.owed)
+        over = self.incident.is_closed and self.record.closed is None and not self._still_owed()
+        return self._unsaved or delivered or over
 
     async def _resume(self, now: datetime) -> None:
         state = self.incident.state
@@ -156,7 +176,7 @@ class IncidentRunning:
         actions: list[IncidentAction] = []
         for event in events:
             actions += self.incident.handle(event, self.ground.clock.now())
-        if actions or heard or self._unsaved:
+        if actions or heard or self._is_behind():
             await self._take_up(actions, heard)
 
     async def _take_up(self, actions: Sequence[IncidentAction], heard: Sequence[str]) -> None:
@@ -164,7 +184,7 @@ class IncidentRunning:
         messages, files = self._messages(actions)
         # A present that shows nothing new alone is neither told nor written.
         telling = messages or heard or any(not isinstance(action, EditIncident) for action in actions)
-        if telling or self._unsaved:
+        if telling or self._is_behind():
             await self._save(actions, messages, files, heard)
         await self._perform(actions)
 
@@ -215,6 +235,8 @@ class IncidentRunning:
                 await asyncio.sleep(_RETRY)
         if messages:
             self.ground.outbox.wake()
+        if self._deliveries is not None:
+            self._deliveries.take(self.record.owed)
 
     def _describe(self, actions: Sequence[IncidentAction]) -> IncidentRecord:
         now, state = self.ground.clock.now(), self.incident.state
@@ -222,12 +244,14 @@ class IncidentRunning:
             if isinstance(action, PostIncidentReply):
                 self._said = describe(action)
         over = self.record.over or now if state.ending is not None else None
+        owed = (*self._still_owed(), *owed_of(actions)) if self._deliveries is not None else ()
         update = {
             "state": STATE.dump_json(state).decode(),
             "severity": str(state.severity),
             "headline": self._said or self.record.headline,
             "over": over,
-            "closed": now if state.closed else None,
+            "closed": now if state.closed and not owed else None,
+            "owed": within_bounds(owed),
         }
         return self.record.model_copy(update=update)
 
@@ -249,20 +273,16 @@ class IncidentRunning:
             match action:
                 case EditIncident() | PostIncidentReply() | UploadTimeline() | CloseIncident():
                     pass  # told, and written, with the state
+                case SendWebhook():
+                    pass  # it is owed, and on record
                 case ReadRunLog():
                     self._beside_it("log", partial(self._read, action))
-                case SendWebhook():
-                    if self.send is not None:
-                        self.ground.tasks.spawn("webhook", self._send(self.send, action))
                 case IncidentEnded():
                     if action.by is not None:
                         name = f"closed:{self.plan.incident}:{self.incident.state.times}"
                         await self._tell_watch(IncidentClosed(self.plan.incident), name)
                 case _:
                     assert_never(action)
-
-    async def _send(self, send: Send, order: SendWebhook) -> None:
-        await send(order.payload)
 
     async def _tell_watch(self, said: Said, name: str) -> None:
         while True:

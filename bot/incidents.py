@@ -16,6 +16,7 @@ from bot.clients.webhook import Webhook
 from bot.core.events import ChannelId
 from bot.core.incident import Incident
 from bot.core.incident_state import IncidentId
+from bot.deliveries import owed_of
 from bot.errors import OwnershipLost, SlackError, StoreUnavailable
 from bot.ground import Ground
 from bot.incident_found import Remains
@@ -104,6 +105,7 @@ class Incidents:
             state=STATE.dump_json(incident.state).decode(),
             severity=str(plan.severity),
             headline=plan.signs[0].sentence if plan.signs else "",
+            owed=owed_of(begun) if self.webhook is not None else (),
         )
         return self._running(record, incident, lease, begun=begun)
 

@@ -33,6 +33,7 @@ _ACKS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0)  # seconds; Sl
 _DELIVERIES = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _LEASES = ("claimed", "taken_over", "lost", "let_go")
 _OUTCOMES = ("sent", "edited", "parked")
+_WEBHOOKS = ("delivered", "failed", "refused", "given_up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class Metrics:
         yield from _health(self._sights)
         yield from _slack(self._sights)
         yield from _startups(self._sights)
+        yield from _webhooks(self._sights)
         yield from _leases(self._sights)
         yield from _hosts(self._sights)
 
@@ -126,6 +128,12 @@ def _startups(sights: Sights) -> Iterator[Metric]:
     verdicts = {verdict.value: sights.tallies.verdicts[verdict.value] for verdict in Verdict}
     yield _count("kimi_verdicts", "Told by this process.", verdicts, "verdict")
     yield CounterMetricFamily("kimi_stalls", "Told by this process.", sights.tallies.stalls)
+
+
+def _webhooks(sights: Sights) -> Iterator[Metric]:
+    told = {outcome: sights.tallies.webhooks[outcome] for outcome in _WEBHOOKS}
+    help_ = "Attempts to tell other tools of incidents; refused, given_up: they will never hear it."
+    yield _count("kimi_webhooks", help_, told, "outcome")
 
 
 def _leases(sights: Sights) -> Iterator[Metric]:

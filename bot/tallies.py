@@ -18,6 +18,7 @@ class Tallies:
 
     verdicts: Counter[str] = field(default_factory=Counter)
     stalls: int = 0
+    webhooks: Counter[str] = field(default_factory=Counter)  # attempts by outcome, and "given_up"
     running: int = 0
 
     def note(self, action: Action) -> None:

@@ -29,8 +29,20 @@ REBUILT = "kimi:incidents:rebuilt"  # the mark of the Redis in which all that Sl
 KEPT = timedelta(days=90)
 
 
+class Delivery(Record):
+    """One word for other tools: `body` is the JSON they get, `id` the same however often that is sent."""
+
+    id: str
+    event: str
+    body: str
+    ordered: datetime  # by the real clock
+
+
 class IncidentRecord(Record):
-    """`plan` and `state` are JSON of the core's. `over`: it is resolved, though it may be taken up again."""
+    """`plan` and `state` are JSON of the core's. `over`: it is resolved, though it may be taken up again.
+
+    `owed`: to other tools, oldest first; while there is any, it is not closed.
+    """
 
     incident: IncidentId
     subject: str  # the service's name, or the host's
@@ -44,6 +56,7 @@ class IncidentRecord(Record):
     headline: str = ""  # the present in one plain sentence
     over: datetime | None = None
     closed: datetime | None = None
+    owed: tuple[Delivery, ...] = ()
 
 
 class Fact(Record):

@@ -1,27 +1,33 @@
-"""Tells other tools of incidents: JSON over HTTP, signed, tried again within reason."""
+"""Tells other tools of incidents: JSON over HTTP, signed; whether to try again is for others to say."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import hmac
-import json
 import time
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import httpx
-import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from bot.clients.store_incidents import Delivery
 
-log = structlog.get_logger()
-
-TIMESTAMP, SIGNATURE, EVENT = "X-Kimi-Timestamp", "X-Kimi-Signature", "X-Kimi-Event"
+TIMESTAMP, SIGNATURE = "X-Kimi-Timestamp", "X-Kimi-Signature"
+EVENT, DELIVERY = "X-Kimi-Event", "X-Kimi-Delivery"
 _WITHIN = 10.0  # seconds for one attempt
-_PAUSES = (1.0, 5.0, 20.0)  # seconds before each further attempt
-_BUSY = frozenset({408, 425, 429})
+_AT_ONCE = 50  # incidents that tell at the same time
+# What the listener says of this very message: a second time it would say the same.
+_REFUSALS = frozenset({400, 410, 413, 415, 422})
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """`failed`: it may come right; `refused`: never. `problem`: what was wrong, without the address."""
+
+    outcome: Literal["delivered", "failed", "refused"]
+    problem: str = ""
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
@@ -33,42 +39,37 @@ def sign(secret: str, timestamp: str, body: bytes) -> str:
 class Webhook:
     """One address; neither it nor the secret stands in any log."""
 
-    def __init__(self, url: str, secret: str | None, *, pauses: Sequence[float] = _PAUSES) -> None:
-        self._url, self._secret, self._pauses = url, secret, tuple(pauses)
+    def __init__(self, url: str, secret: str | None, *, within: float = _WITHIN) -> None:
+        """`within`: seconds for one attempt, from the connection to the answer."""
+        self._url, self._secret, self._within = url, secret, within
         self._client: httpx.AsyncClient | None = None
-        self.counts: Counter[str] = Counter()  # "delivered" and "failed"
+        self._room = asyncio.Semaphore(_AT_ONCE)
 
-    async def send(self, payload: Mapping[str, Any]) -> bool:
-        """Whether it was taken (any 2xx). Raises nothing; the last failure is logged."""
-        body = json.dumps(payload, ensure_ascii=False, separators=(",", ":")).encode()
-        problem = ""
-        for pause in (0.0, *self._pauses):
-            await asyncio.sleep(pause)
-            problem, again = await self._try(body, str(payload.get("event", "")))
-            if not problem:
-                self.counts["delivered"] += 1
-                return True
-            if not again:
-                break
-        self.counts["failed"] += 1
-        log.warning("webhook_not_delivered", id=payload.get("id"), problem=problem)
-        return False
+    async def send(self, delivery: Delivery) -> Answered:
+        """One attempt; any 2xx takes it. Raises nothing."""
+        try:
+            async with self._room, asyncio.timeout(self._within):
+                answer = await self._post(delivery)
+        except (httpx.HTTPError, TimeoutError) as error:
+            return Answered("failed", type(error).__name__)  # its words may hold the address
+        if answer.is_success:
+            return Answered("delivered")
+        refused = answer.status_code in _REFUSALS
+        return Answered("refused" if refused else "failed", f"HTTP {answer.status_code}")
 
-    async def _try(self, body: bytes, event: str) -> tuple[str, bool]:
-        """What was wrong, empty for nothing; and whether it may come right."""
+    async def _post(self, delivery: Delivery) -> httpx.Response:
         if self._client is None:
-            self._client = httpx.AsyncClient(timeout=_WITHIN)
-        timestamp = str(int(time.time()))
-        headers = {"Content-Type": "application/json", TIMESTAMP: timestamp, EVENT: event}
+            self._client = httpx.AsyncClient(timeout=self._within)
+        body, timestamp = delivery.body.encode("utf-8", "backslashreplace"), str(int(time.time()))
+        headers = {
+            "Content-Type": "application/json",
+            TIMESTAMP: timestamp,
+            EVENT: delivery.event,
+            DELIVERY: delivery.id,
+        }
         if self._secret:
             headers[SIGNATURE] = sign(self._secret, timestamp, body)
-        try:
-            answer = await self._client.post(self._url, content=body, headers=headers)
-        except httpx.HTTPError as error:
-            return type(error).__name__, True  # its words may hold the address
-        if answer.is_success:
-            return "", False
-        return f"HTTP {answer.status_code}", answer.is_server_error or answer.status_code in _BUSY
+        return await self._client.post(self._url, content=body, headers=headers)
 
     async def close(self) -> None:
         if self._client is not None:

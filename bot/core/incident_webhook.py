@@ -27,10 +27,14 @@ def make_payload(
     now: datetime,
     by: UserId | None = None,
 ) -> dict[str, Any]:
-    """`id`: the same however often it is sent. Times are ISO 8601 in UTC, durations seconds."""
+    """`id`: the same however often it is sent; `sequence` grows with each of an incident.
+
+    Times are ISO 8601 in UTC, durations seconds.
+    """
     return {
         "version": VERSION,
         "id": f"{plan.incident}-{state.sequence}",
+        "sequence": state.sequence,
         "event": str(told),
         "at": _iso(now),
         "incident": plan.incident,

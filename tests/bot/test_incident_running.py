@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 from bot.clients.store_watches import Watches
+from bot.clients.webhook import Answered
 from bot.core.events import UserId
 from bot.core.incident_events import Recovered, ResolvedByHand
 from bot.core.incident_state import LINGER
@@ -14,6 +16,7 @@ from tests.support.waiting import until
 from tests.support.watchmen import HOST, watchmen
 
 if TYPE_CHECKING:
+    from bot.clients.store_incidents import Delivery
     from bot.incident_running import IncidentRunning
     from tests.support.watchmen import Watchmen
 
@@ -26,9 +29,9 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[dict[str, Any]] = []
 
-    async def send(self, payload: dict[str, Any]) -> bool:
-        self.heard.append(payload)
-        return True
+    async def send(self, delivery: Delivery) -> Answered:
+        self.heard.append(json.loads(delivery.body))
+        return Answered("delivered")
 
 
 async def begin(room: Watchmen, listener: Listener | None = None) -> IncidentRunning:
@@ -64,6 +67,7 @@ async def test_its_end_comes_with_a_file_and_other_tools_hear_of_all_of_it(redis
         await until(lambda: "was down for" in room.roots()[0].text)
         [file] = room.slack.files.values()
         assert file.name.endswith(".md")
+        await until(lambda: listener.heard[-1]["event"] == "resolved")
         assert [each["event"] for each in listener.heard][:1] == ["opened"]
         assert listener.heard[-1]["event"] == "resolved"
         assert len({each["id"] for each in listener.heard}) == len(listener.heard)
