@@ -70,7 +70,8 @@ class Sender:
         self._queue = outlet.queue
         self.shows = False  # whether it waits for its turn to show the present
         self.until = float("-inf")  # monotonic time up to which the lease surely is ours
-        self._failures = 0  # in a row
+        self._failures = 0  # of the head, in a row
+        self._edit_failures = 0
         self._choked: defaultdict[str, list[str]] = defaultdict(list)  # POISONED answers, by message
 
     def assure(self) -> None:
@@ -134,7 +135,9 @@ class Sender:
     def _forget(self, message: Outgoing) -> None:
         """It no longer waits. An edit is no sign that the head, which may wait longer, is well."""
         self._choked.pop(message.id, None)
-        if message.kind != "edit":
+        if message.kind == "edit":
+            self._edit_failures = 0
+        else:
             self._failures = 0
 
     async def _fail(self, claim: Claim, message: Outgoing, error: SlackError) -> None:
@@ -148,21 +151,25 @@ class Sender:
             self._choked[message.id].append(error.code)
         if isinstance(error, SlackBusy):
             self._outlet.park(error, channel_of(claim))
-        if message.kind == "edit":
-            return  # comes up again when its root may be edited again; replies go on
+        if message.kind == "edit":  # replies go on
+            if poisoned:  # what Slack answers to this one, others need not wait for
+                self._edit_failures += 1
+                seconds = self._backoff(self._edit_failures)
+                self._outlet.pacing.hold_edit(self.thread, seconds, time.monotonic())
+            return
         if isinstance(error, SlackBusy | SlackUnreachable | TokenRefused) and claim.attempted is None:
             await self._queue.withdraw(message, self._outlet.owner)
         if isinstance(error, TokenRefused):
             return  # all wait together
         if not isinstance(error, SlackBusy):
             self._failures += 1
-            self._outlet.pacing.hold(self.thread, self._backoff(), time.monotonic())
+            self._outlet.pacing.hold(self.thread, self._backoff(self._failures), time.monotonic())
         elif error.method not in methods_of(claim):
             self._outlet.pacing.hold(self.thread, error.retry_after, time.monotonic())
 
-    def _backoff(self) -> float:
+    def _backoff(self, failures: int) -> float:
         timing = self._outlet.timing
-        return min(timing.longest, timing.settle * 2.0 ** min(self._failures - 1, 16))
+        return min(timing.longest, timing.settle * 2.0 ** min(failures - 1, 16))
 
     async def _pause(self, seconds: float) -> None:
         """Until `seconds` passed or something new came."""

@@ -126,6 +126,7 @@ class Pacing:
         self._edited: dict[str, float] = {}
         self._parked: dict[tuple[str, str], float] = {}  # by method and channel; ANYWHERE: all of them
         self._held: dict[str, float] = {}
+        self._edits_held: dict[str, float] = {}
         self._closed = float("-inf")
 
     def choose(self, waiting: Waiting, now: float) -> Step:
@@ -179,6 +180,10 @@ class Pacing:
         """The thread's head failed: not again before that. Its edits go on."""
         self._held[thread] = now + seconds
 
+    def hold_edit(self, thread: str, seconds: float, now: float) -> None:
+        """An edit of its root failed: no edit before that. Its head goes on, and others have the rate."""
+        self._edits_held[thread] = now + seconds
+
     def forget(self, thread: str, channel: str) -> None:
         """The thread has nothing more to send: others need not wait for its turn."""
         self._edits.leave(thread)
@@ -193,6 +198,7 @@ class Pacing:
         }
         self._parked = {key: until for key, until in self._parked.items() if until > now}
         self._held = {thread: until for thread, until in self._held.items() if until > now}
+        self._edits_held = {thread: until for thread, until in self._edits_held.items() if until > now}
 
     def _head_due(self, waiting: Waiting, now: float) -> float | None:
         if not waiting.head:
@@ -206,7 +212,8 @@ class Pacing:
             return None
         parked = self._parked_until(UPDATE, waiting.channel, now)
         edited = self._edited.get(waiting.thread, float("-inf")) + self.pace.root_interval
-        return self._edits.due(waiting.thread, max(edited, parked, self._closed), now)
+        held = self._edits_held.get(waiting.thread, now)
+        return self._edits.due(waiting.thread, max(edited, held, parked, self._closed), now)
 
     def _parked_until(self, method: str, channel: str, now: float) -> float:
         return max(self._parked.get((method, channel), now), self._parked.get((method, ANYWHERE), now))

@@ -16,7 +16,7 @@ from bot.clients.slack_thread import Sender
 from bot.clients.store_queue import Claim, Queue
 from bot.errors import OwnershipLost
 from bot.practice.slack_faults import UPLOAD, FaultPlan
-from tests.support.outbox import BRISK, PATIENCE, Stage, open_stage, until
+from tests.support.outbox import BRISK, PATIENCE, QUICK, Stage, open_stage, until
 from tests.support.outgoing import CHANNEL, OTHER_CHANNEL, edit, operation, reply, root, section, upload
 
 if TYPE_CHECKING:
@@ -266,6 +266,32 @@ async def test_an_edit_that_slack_chokes_on_is_shown_plain(
     await stage.store.enqueue([edit("now")])
     await stage.deliver()
     assert (stage.root().text, stage.root().blocks) == ("now", ())
+
+
+async def test_an_edit_that_slack_chokes_on_for_good_is_tried_more_and_more_seldom(stage: Stage) -> None:
+    """Slack takes few edits a minute, from all threads together."""
+    await stage.store.enqueue([root(), root(thread="op2")])
+    await stage.deliver()
+    ts = stage.slack.channel_messages(CHANNEL)[0].ts
+    stage.slack.faults.add(
+        UPDATE, plan.error("internal_error"), None, where=lambda arguments: arguments["ts"] == ts
+    )
+    timing = replace(QUICK, settle=0.1, longest=60.0)
+    async with stage.outbox(timing=timing) as outbox:
+        await stage.store.enqueue([edit("bad")])
+        for number in range(20):
+            await stage.store.enqueue([edit(f"now {number}", thread="op2"), reply(number, thread="op2")])
+            await asyncio.sleep(0.1)
+        tries = sum(call.arguments["ts"] == ts for call in stage.slack.calls if call.method == UPDATE)
+        assert 2 <= tries <= 10  # of forty that its root may be edited in
+        await stage.slack.wait_for(
+            lambda slack: slack.channel_messages(CHANNEL)[1].text == "now 19", PATIENCE
+        )
+        await stage.store.enqueue([reply(1)])
+        await stage.slack.wait_for(
+            lambda slack: [each.text for each in slack.thread(CHANNEL, ts)][1:] == ["reply 1"], PATIENCE
+        )
+        assert await outbox.depth() == 1
 
 
 @pytest.fixture

@@ -158,6 +158,17 @@ def test_a_failed_head_waits_while_its_edits_and_other_threads_go_on() -> None:
     assert pacing.choose(reply("b"), 0.0) == Step(Does.HEAD)
 
 
+def test_an_edit_that_failed_waits_while_its_head_and_other_threads_go_on() -> None:
+    pacing = Pacing(PACE)
+    pacing.hold_edit("a", 8.0, 0.0)
+    assert pacing.choose(edit(), 0.0) == Step(Does.WAIT, 8.0)
+    assert pacing.choose(edit("b"), 0.0) == Step(Does.EDIT)
+    assert pacing.choose(Waiting("a", "C1", head=(POST,), edit=True), 0.0) == Step(Does.HEAD)
+    pacing.prune(8.0)
+    assert pacing._edits_held == {}
+    assert pacing.choose(edit(), 8.0) == Step(Does.EDIT)
+
+
 def test_nothing_to_send_is_rest() -> None:
     assert Pacing(PACE).choose(Waiting("a", "C1"), 0.0) == Step(Does.REST)
 
