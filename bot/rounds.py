@@ -34,6 +34,15 @@ class Seen:
     errors: dict[HostName, str | None] = field(default_factory=dict)
     barred: dict[HostName, str] = field(default_factory=dict)
 
+    def joined(self, other: Seen) -> Seen:
+        """What two looks at different hosts have seen."""
+        return Seen(
+            self.units | other.units,
+            self.boots | other.boots,
+            self.errors | other.errors,
+            self.barred | other.barred,
+        )
+
     def lose(self, host: HostName, error: HostError | TimeoutError, told: str) -> None:
         """One scope of it at least does not tell."""
         if self.errors.get(host, "") is None:

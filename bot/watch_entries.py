@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,9 @@ from bot.clients.store_watches import Owed, Watched
 from bot.core.events import Member, ServiceName
 from bot.core.monitor import Watch
 from bot.core.monitor_host import HostWatch
-from bot.core.monitor_state import HostState, WatchState
+from bot.core.monitor_state import HostState, WatchStanding, WatchState
 from bot.queues import QueueLooks
+from bot.rounds import pace_of
 from bot.sources import Link
 from bot.watch_plans import HOST_STATE, WATCH_STATE, make_host_plan, make_watch_plan, probe_inside
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+_PROVEN = frozenset({WatchStanding.DOWN, WatchStanding.STARTING, WatchStanding.STOPPED})
+
+WHOLE_EVERY = 20  # rounds: how often the model's name and the port's owner are asked for too
 FASTEST = 0.1  # real seconds between rounds, however fast a practice clock runs
 
 
@@ -43,8 +46,9 @@ class Entry:
     service: ServiceName | None
     links: dict[Member, Link] = field(default_factory=dict)
     every: float = 0.0  # real seconds
+    pace: float = 0.0  # from one look to the next while nothing is in doubt
     due: float = 0.0
-    began: float = 0.0  # the newest round
+    began: float | None = None  # the newest round
     busy: bool = False
     rounds: int = 0
     proved: tuple[Any, ...] = ()  # the runs of which all was asked and found right
@@ -73,9 +77,11 @@ class Entry:
         return Watched(state=adapter.dump_json(state).decode(), owed=tuple(self.owed))
 
     def is_stale(self, asked: datetime) -> bool:
-        """What was asked before a new run was seen proves nothing about it."""
-        members = self.watch.state.members.values()
-        return any(member.since is not None and member.since > asked for member in members)
+        """What was asked before a new run was seen, or before it was lost, proves nothing about it."""
+        state = self.watch.state
+        if state.since is not None and state.since > asked and state.standing in _PROVEN:
+            return True
+        return any(member.since is not None and member.since > asked for member in state.members.values())
 
 
 async def open_entry(ground: Ground, watches: Watches, host: HostName, service: ServiceName) -> Entry:
@@ -85,7 +91,8 @@ async def open_entry(ground: Ground, watches: Watches, host: HostName, service: 
     state = _read(found, WATCH_STATE, WatchState)
     entry = Entry(Watch(plan, ground.engines[service], state), service, ground.links(service))
     entry.every = max(ground.clock.real(plan.every), FASTEST)
-    entry.due = time.monotonic() + random.uniform(0, min(entry.every, 2.0))  # noqa: S311 - a jitter
+    entry.pace = max(pace_of(entry.every, failures=plan.failures, doubt=False), FASTEST / 2)
+    entry.rounds = random.randrange(WHOLE_EVERY)  # noqa: S311 - a jitter
     entry.owed = list(found.owed) if found else []
     entry.inside = probe_inside(ground, service)
     return entry

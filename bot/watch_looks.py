@@ -59,8 +59,7 @@ class Looks:
             result = await smoke_masked(probe, redactor=self.ground.make_redactor(), short=True)
         finally:
             entry.smoking = False
-        if not entry.is_stale(asked):
-            await self.machines.tell_surely(entry, SmokeChecked(result))
+        await self.machines.tell_surely(entry, SmokeChecked(result), asked=asked)
 
     def _check_queue(self, entry: Entry) -> None:
         now = self.ground.clock.now()
@@ -72,9 +71,9 @@ class Looks:
         asked = self.ground.clock.now()
         load = await entry.queue.look(self.ground.probes[entry.watch.service])
         serves = entry.watch.state.standing is WatchStanding.SERVING
-        if load is not None and serves and not entry.is_stale(asked):
+        if load is not None and serves:
             with contextlib.suppress(StoreUnavailable):  # the next look tells the same
-                await self.machines.tell(entry, load)
+                await self.machines.tell(entry, load, asked=asked)
 
 
 def _serves(entry: Entry) -> bool:

@@ -17,6 +17,8 @@ from bot.watch_operations import look_at_operation
 from bot.watch_records import Records
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bot.core.events import InvocationId, Member
     from bot.core.monitor_events import HostEvent, UnitLine, WatchAction, WatchEvent
     from bot.watch_orders import Order
@@ -54,20 +56,28 @@ class Machines:
     async def tell_line(self, service: ServiceName, event: UnitLine) -> None:
         await self.tell_surely(self.entries[service], event)
 
-    async def tell_surely(self, entry: Entry, event: WatchEvent) -> None:
+    async def tell_surely(self, entry: Entry, event: WatchEvent, *, asked: datetime | None = None) -> None:
         """Of what comes once: Redis is waited for."""
         while True:
             try:
-                return await self.tell(entry, event)
+                await self.tell(entry, event, asked=asked)
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY)
+            else:
+                return
 
-    async def tell(self, entry: Entry, event: WatchEvent) -> None:
-        """Raises StoreUnavailable, and nothing was told, where Redis does not say what is under way."""
+    async def tell(self, entry: Entry, event: WatchEvent, *, asked: datetime | None = None) -> bool:
+        """Raises StoreUnavailable, and nothing was told, where Redis does not say what is under way.
+
+        `asked`: when the question was put that this answers. False, and it is not told, where a line has told
+        of something newer since: a look that was under way meanwhile shows what was.
+        """
         actions: list[WatchAction] = []
         dirty = False
         async with entry.lock:
             found, facts = await look_at_operation(self.ground.store, entry.watch)
+            if asked is not None and entry.is_stale(asked):
+                return False
             if isinstance(event, Checked):
                 event = replace(event, operation=found)
             now = self.ground.clock.now()
@@ -81,6 +91,7 @@ class Machines:
                 else:
                     orders.append(action)
             await self.records.settle(entry, orders, dirty=dirty)
+        return True
 
     async def tell_host(self, event: HostEvent) -> None:
         if (own := self.own) is None:

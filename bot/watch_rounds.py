@@ -7,8 +7,9 @@ import contextlib
 import random
 import time
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -17,23 +18,41 @@ from bot.core.monitor_events import Checked, DirectAsked, HostChecked
 from bot.core.monitor_state import Sight, WatchStanding
 from bot.errors import StoreUnavailable
 from bot.ground import Ground
-from bot.rounds import ask, pace_of, patience_of, see
-from bot.watch_entries import FASTEST
+from bot.rounds import Seen, ask, pace_of, patience_of, see
+from bot.watch_entries import FASTEST, WHOLE_EVERY
 from bot.watch_looks import Looks
 from bot.watch_machines import Machines
+from bot.watch_times import hasten, take_due
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Coroutine
 
     from bot.core.events import ProbeAnswer
-    from bot.rounds import Seen
+    from bot.sources import Link
     from bot.watch_entries import Entry
 
 log = structlog.get_logger()
 
-_WHOLE_EVERY = 20  # rounds: how often the model's name and the port's owner are asked for too
+_FIRST = 0.5  # at least, of the first pause: hosts that begin together do not go on so
 _SPREAD, _SPREAD_MOST = 0.05, 1.0  # of `every`, in real seconds: engines of a host are not asked all at once
 _OK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the host. `asked`: when, by the told clock; `end`: until when engines may answer, by ours.
+
+    `far`: what is seen of other hosts, where further members are.
+    """
+
+    asked: datetime
+    end: float
+    seen: Seen
+    far: asyncio.Future[Seen]
+    alone: bool  # it is for one service only
+
+    def error(self, host: HostName) -> str | None:
+        return self.seen.errors.get(host)
 
 
 @dataclass(slots=True)
@@ -51,15 +70,11 @@ class Rounds:
 
     async def run(self) -> None:
         """For ever."""
+        entries = self.machines.entries.values()
         while True:
             now = time.monotonic()
-            entries = self.machines.entries.values()
-            ready = [each for each in entries if each.due <= now and not each.busy]
-            for entry in ready:
-                pause = self._pause(entry)
-                entry.busy, entry.began = True, now
-                entry.due = (entry.due if now - entry.due < pause / 2 else now) + pause
-            if ready:
+            first = random.uniform(_FIRST, 1)  # noqa: S311 - a jitter
+            if ready := take_due(entries, now, pause_of=self._pause, first=first):
                 self.looks.spawn("round", partial(self._round, ready))
             waits = (entry.due for entry in entries if not entry.busy)
             soonest = min(waits, default=now + 60)
@@ -70,85 +85,87 @@ class Rounds:
 
     def _pause(self, entry: Entry) -> float:
         doubt = entry.watch.state.standing is WatchStanding.SUSPECT or self.machines.sight is Sight.DOUBTFUL
-        pace = pace_of(entry.every, failures=entry.watch.plan.failures, doubt=doubt)
+        if not doubt:
+            return entry.pace
+        pace = pace_of(entry.every, failures=entry.watch.plan.failures, doubt=True)
         return max(pace, FASTEST / 2)
 
     async def _round(self, entries: list[Entry]) -> None:
         """Never begun for a service whose last one is not over."""
+        within = patience_of(min(entry.every for entry in entries))
+        links = [link for entry in entries for link in entry.links.values()]
+        # What is asked of engines here does not wait for other hosts, which may be gone.
+        far = asyncio.ensure_future(see((each for each in links if not self._is_here(each)), within=within))
         try:
-            asked = self.ground.clock.now()
-            within = patience_of(min(entry.every for entry in entries))
-            end = time.monotonic() + within
-            seen = await see((link for each in entries for link in each.links.values()), within=within)
-            error = seen.errors.get(self.host)
-            if error is None:
+            asked, end = self.ground.clock.now(), time.monotonic() + within
+            seen = await see((each for each in links if self._is_here(each)), within=within)
+            look = Look(asked, end, seen, far, alone=len(entries) == 1)
+            if look.error(self.host) is None:
                 await self.machines.tell_host(HostChecked(None))
-                told = (
-                    self._ask_and_tell(entry, seen, asked, end, alone=len(entries) == 1) for entry in entries
-                )
-                await asyncio.gather(*told)
+                parts = [self._ask_and_tell(entry, look) for entry in entries]
             else:
-                await self._tell_unseen(entries, seen, asked, end, error)
+                parts = await self._ask_unseen(entries, look)
+            for failure in await asyncio.gather(*parts, return_exceptions=True):
+                if failure is not None:
+                    raise failure
             self.count += 1
         except StoreUnavailable as error:
             log.warning("round_not_told", host=self.host, error=str(error))
         finally:
+            far.cancel()
             for entry in entries:
                 entry.busy = False
-                # Doubt that this round brought makes the next one come sooner.
-                entry.due = min(entry.due, entry.began + self._pause(entry))
+            hasten(self.machines.entries.values(), pause_of=self._pause)
             self.poke()
 
-    async def _ask_and_tell(
-        self, entry: Entry, seen: Seen, asked: datetime, end: float, *, alone: bool
-    ) -> None:
-        if not alone:
+    def _is_here(self, link: Link) -> bool:
+        return link.host.name == self.host
+
+    async def _ask_and_tell(self, entry: Entry, look: Look) -> None:
+        if not look.alone:
             await asyncio.sleep(random.uniform(0, min(entry.every * _SPREAD, _SPREAD_MOST)))  # noqa: S311
-        answer = await self._ask(entry, seen, end)
+        answer = await self._ask(entry, look)
         if answer is not None and entry.watch.plan.reach == "direct":
             named = (entry.watch.service,)
             told = DirectAsked(answering=named) if answer.health is not None else DirectAsked(silent=named)
             await self.machines.tell_host(told)
-        await self._tell_round(entry, seen, asked, answer, end)
+        await self._tell_round(entry, look, answer)
 
-    async def _tell_unseen(
-        self, entries: list[Entry], seen: Seen, asked: datetime, end: float, error: str
-    ) -> None:
-        """SSH tells nothing: what it does instead, and what answers past it, tell whether the host is."""
-        answers = await asyncio.gather(*(self._ask(entry, seen, end) for entry in entries))
+    async def _ask_unseen(self, entries: list[Entry], look: Look) -> list[Coroutine[Any, Any, None]]:
+        """SSH tells nothing: what it does instead, and what answers past it, tell whether the host is.
+
+        What is then to be told of each service.
+        """
+        answers = await asyncio.gather(*(self._ask(entry, look) for entry in entries))
         pairs = list(zip(entries, answers, strict=True))
-        asked_past = [(entry.watch.service, answer) for entry, answer in pairs if answer is not None]
-        answering = tuple(service for service, answer in asked_past if answer.health is not None)
-        silent = tuple(service for service, answer in asked_past if answer.health is None)
-        barred = seen.barred.get(self.host)
-        await self.machines.tell_host(HostChecked(error, answering, silent, barred))
-        for entry, answer in pairs:
-            await self._tell_round(entry, seen, asked, answer, end)
+        past = [(entry.watch.service, answer) for entry, answer in pairs if answer is not None]
+        answering = tuple(service for service, answer in past if answer.health is not None)
+        silent = tuple(service for service, answer in past if answer.health is None)
+        barred = look.seen.barred.get(self.host)
+        await self.machines.tell_host(HostChecked(look.error(self.host), answering, silent, barred))
+        return [self._tell_round(entry, look, answer) for entry, answer in pairs]
 
-    async def _ask(self, entry: Entry, seen: Seen, end: float) -> ProbeAnswer | None:
-        section = self.ground.section(entry.watch.service)
-        if section.reach == "ssh" and seen.errors.get(self.host) is not None:
+    async def _ask(self, entry: Entry, look: Look) -> ProbeAnswer | None:
+        if entry.watch.plan.reach == "ssh" and look.error(self.host) is not None:
             return None
-        runs = tuple(getattr(unit, "invocation", None) for unit in seen.units.values())
-        whole = entry.proved != runs or entry.rounds % _WHOLE_EVERY == 0
+        runs = tuple(getattr(look.seen.units.get(member), "invocation", None) for member in entry.links)
+        whole = entry.proved != runs or entry.rounds % WHOLE_EVERY == 0
         entry.rounds += 1
         probe = self.ground.probes[entry.watch.service]
-        answer = await ask(probe, whole=whole, within=_left(end), redactor=self.ground.make_redactor())
+        answer = await ask(probe, whole=whole, within=_left(look.end), redactor=self.ground.make_redactor())
         if whole:
             good = answer.health == _OK and answer.error is None
             entry.proved = runs if good else ()
         return answer
 
-    async def _tell_round(
-        self, entry: Entry, seen: Seen, asked: datetime, answer: ProbeAnswer | None, end: float
-    ) -> None:
+    async def _tell_round(self, entry: Entry, look: Look, answer: ProbeAnswer | None) -> None:
         inside = None
         failed = answer is not None and answer.health != _OK
-        if failed and entry.inside is not None and seen.errors.get(self.host) is None:
+        if failed and entry.inside is not None and look.error(self.host) is None:
             redactor = self.ground.make_redactor()
-            inside = await ask(entry.inside, whole=False, within=_left(end), redactor=redactor)
-        if entry.is_stale(asked):
-            return
+            inside = await ask(entry.inside, whole=False, within=_left(look.end), redactor=redactor)
+        elsewhere = not all(self._is_here(link) for link in entry.links.values())
+        seen = look.seen.joined(await asyncio.shield(look.far)) if elsewhere else look.seen
         event = Checked(
             probe=answer,
             units={member: seen.units[member] for member in entry.links},
@@ -156,8 +173,8 @@ class Rounds:
             boots={member: boot for member, boot in seen.boots.items() if member in entry.links},
             sight=self.machines.sight,
         )
-        await self.machines.tell(entry, event)
-        self.looks.begin_due(entry)
+        if await self.machines.tell(entry, event, asked=look.asked):
+            self.looks.begin_due(entry)
 
 
 def _left(end: float) -> float:

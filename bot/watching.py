@@ -8,6 +8,8 @@ however often that is tried, so that another process can go on anywhere in betwe
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_CLOSE_WITHIN = 2.0  # real seconds
+_BEGIN_WITHIN = 1.0  # real seconds
+_CLOSE_WITHIN = 2.0
 
 
 class Watching:
@@ -57,6 +60,10 @@ class Watching:
         ground, watches, host = self.ground, self.watches, self.host
         for service in services:
             self._machines.entries[service] = await open_entry(ground, watches, host, service)
+        # All at once, for one look at the host serves them all; hosts begin one after the other.
+        due = time.monotonic() + random.uniform(0, _BEGIN_WITHIN)  # noqa: S311 - a jitter
+        for entry in self._machines.entries.values():
+            entry.due = due
         self._machines.own = await open_host_entry(ground, watches, host, services)
         self._records.entries = [*self._machines.entries.values(), self._machines.own]
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _WORDS_MOST = 1000  # that wait for a host nobody watches
 
 # KEYS: fence, record, words, numbers of saves. ARGV: number, record, seconds to keep, part, number of the
-# save, ids of words that are in the record. A save that comes after a later one of the same owner (given up after a
-# time-out, it still was on its way) undoes nothing.
+# save, ids of words that are in the record. A save that comes after a later one of the same owner (given up
+# after a time-out, it still was on its way) undoes nothing.
 _WRITE = """
 local number = redis.call('GET', KEYS[1])
 if not number then return 'empty' end

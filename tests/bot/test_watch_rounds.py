@@ -2,14 +2,111 @@
 
 from __future__ import annotations
 
-from bot.clients.store_watches import Watches
-from bot.core.events import HostName
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from bot.clients.store_watches import Watches, lease_name
+from bot.core.events import HostName, ProbeAnswer, ServiceName
 from bot.core.incident_state import Severity
 from bot.core.monitor_events import OpenIncident, TellIncident
 from bot.core.monitor_state import WatchStanding
+from bot.watching import Watching
+from config.engine_file import load_engine
+from config.loading import parse_configuration
+from tests.support.ssh import SshServer, connect, hang, serve
 from tests.support.waiting import until
 from tests.support.watch_duty import Orders, serving, stands, watch
 from tests.support.watchmen import HOST, SERVICE, watchmen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bot.clients.ssh import Host
+    from tests.support.ssh import Process
+
+TEN = [ServiceName(f"s{number}") for number in range(10)]
+
+
+@dataclass
+class Healthy:
+    """An engine that answers; `patience`: the least that it was given for it."""
+
+    checks: int = 0
+    slow: float = 0.0
+
+    async def check(self, *, whole: bool = True) -> ProbeAnswer:
+        await asyncio.sleep(self.slow)
+        self.checks += 1
+        return ProbeAnswer(health=200, models=("m",) if whole else None)
+
+    async def load(self, path: str) -> None:
+        """It tells nothing of its queue now."""
+
+
+async def show(words: list[str], process: Process) -> None:
+    """`systemctl show` of units that all run."""
+    units = [word for word in words if word.endswith(".service")]
+    block = f"LoadState=loaded\nActiveState=active\nSubState=running\nInvocationID={'1' * 32}\n"
+    process.stdout.write("\n".join(block for _ in units).encode())
+    process.exit(0)
+
+
+async def boot(_: list[str], process: Process) -> None:
+    process.stdout.write(b"0b9c2f1e-51d5-4f4e-9f64-6a3f3c0d7a11\n")
+    process.exit(0)
+
+
+@dataclass
+class Ten:
+    """Ten services on one host, and each one's engine."""
+
+    watching: Watching
+    engines: dict[ServiceName, Healthy]
+    server: SshServer
+    orders: Orders
+
+    def least(self) -> int:
+        """How often the one was looked at that was looked at least."""
+        return min(engine.checks for engine in self.engines.values())
+
+    def shown(self) -> int:
+        return sum(words[:2] == ["systemctl", "show"] for words in self.server.commands)
+
+
+@asynccontextmanager
+async def ten(redis_url: str, folder: Path, *, far: Host | None = None) -> AsyncIterator[Ten]:
+    """`far`: where the first of them has a further member."""
+    async with watchmen(redis_url) as room, serve(folder) as server, connect(server) as host:
+        server.answers |= {"systemctl": show, "cat": boot}
+        section = server.section().model_dump(mode="json")
+        unit = {"url": "http://127.0.0.1:1", "model": "m"}
+        services: dict[str, Any] = {
+            name: unit | {"host": "llm-two", "unit": f"{name}.service"} for name in TEN
+        }
+        if far is not None:
+            members = [{"host": each, "unit": "s0.service"} for each in ("llm-two", "far")]
+            services[TEN[0]] = unit | {"members": members}
+        hosts = {"llm-two": section, "far": section}
+        raw = {"slack": {"channel": "C0LLMOPS"}, "hosts": hosts, "services": services}
+        engines = {name: Healthy() for name in TEN}
+        ground = replace(
+            room.ground,
+            configuration=parse_configuration(raw, source="test"),
+            hosts={HOST: host, HostName("far"): far or host},
+            probes=cast("Any", engines),
+            engines=dict.fromkeys(TEN, load_engine("sglang")),
+        )
+        lease = await ground.store.leases.claim(lease_name(HOST))
+        assert lease is not None
+        orders = Orders()
+        watching = Watching(ground, Watches(ground.store.link), HOST, lease, orders.carry)
+        await watching.open(TEN)
+        watching.start()
+        yield Ten(watching, engines, server, orders)
+        await watching.close()
 
 
 async def test_a_service_that_serves_is_written_once_and_costs_two_commands_a_round(redis_url: str) -> None:
@@ -18,6 +115,7 @@ async def test_a_service_that_serves_is_written_once_and_costs_two_commands_a_ro
         await serving(watching)
         saved = await Watches(room.ground.store.link).read(HOST, SERVICE)
         assert saved is not None
+        watching.entries[SERVICE].rounds = 1  # all is asked again every so many
         before, rounds = len(room.far.commands), watching.rounds
         await until(lambda: watching.rounds >= rounds + 5)
         assert len(room.far.commands) - before <= watching.rounds - rounds + 1
@@ -52,3 +150,33 @@ async def test_a_host_that_refuses_ssh_is_one_incident_that_says_so(redis_url: s
         assert sign.sentence == "SSH is refused (connection refused), so 1 service there cannot be seen"
         assert "refuses connections" in sign.evidence[0]
         assert stands(watching) is WatchStanding.SERVING
+
+
+async def test_ten_services_of_a_host_cost_it_one_command_for_each_every(
+    redis_url: str, tmp_path: Path
+) -> None:
+    """On a busy machine some are looked at by themselves."""
+    async with ten(redis_url, tmp_path) as room:
+        await until(lambda: room.least() >= 2)
+        shown, checks = room.shown(), room.least()
+        await until(lambda: room.least() >= checks + 8)
+        assert room.shown() - shown <= 2 * 8
+        assert len(room.server.commands) - room.shown() <= 1  # the boot, asked once a connection
+
+
+async def test_engines_are_not_given_less_time_because_another_host_hangs(
+    redis_url: str, tmp_path: Path
+) -> None:
+    """A look waits two seconds for that one, which is all that engines are given; they need half of it."""
+    (tmp_path / "far").mkdir()
+    async with serve(tmp_path / "far") as other, connect(other) as far:
+        other.answers["cat"] = hang
+        async with ten(redis_url, tmp_path, far=far) as room:
+            await until(lambda: room.least() >= 2)
+            for engine in room.engines.values():
+                engine.slow = 1.2
+            checks = room.least()
+            await until(lambda: room.least() >= checks + 4)
+            standings = {entry.watch.state.standing for entry in room.watching.entries.values()}
+            assert WatchStanding.DOWN not in standings
+            assert room.orders.of(OpenIncident) == []
