@@ -11,14 +11,8 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from bot.core.access import (
-    ALWAYS_ALLOWED,
-    FOR_STARTERS,
-    Asking,
     Denied,
     is_operator,
-    judge,
-    named_groups,
-    visible_services,
 )
 from bot.core.answers import (
     render_begun,
@@ -32,19 +26,17 @@ from bot.core.answers import (
     render_started,
     render_status,
 )
-from bot.core.command import ACTING, Command, Misunderstood, Outcome, Word, parse_command
-from bot.core.events import ServiceName, UserId, Verb
+from bot.core.command import ACTING, Command, Outcome, Word
+from bot.core.events import ServiceName, Verb
 from bot.core.request import Busy, Declined, NeedsConfirmation, Request, Started, operation_of
 from bot.core.retrospect import render_history, render_why
 from bot.core.words import count, spell_duration
 from handlers.outages import carry_out
-from handlers.turns import Speaker, Turn, ending
+from handlers.turns import Turn, ending
+from handlers.understanding import Understanding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bot.core.events import OperationId
-    from bot.core.incident_state import IncidentId
     from bot.core.request import StatusView
     from handlers.parts import Parts
 
@@ -63,6 +55,7 @@ class Dialogue:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._who = Understanding(parts)
 
     async def answer(self, turn: Turn) -> None:
         """Do what was asked for, as far as this person may, and answer."""
@@ -110,7 +103,7 @@ class Dialogue:
         """False: there is nothing to do, which was told if `aloud`."""
         if turn.intent.command is not None:
             return await self._read(turn, turn.intent.command, aloud=aloud)
-        parsed = await self._parse(turn.intent.words or "", turn.speaker)
+        parsed = await self._who.parse(turn.intent.words or "", turn.speaker)
         if isinstance(parsed, Command):
             turn.command = parsed
             return True
@@ -139,7 +132,7 @@ class Dialogue:
             await turn.conclude(render_sentence(_OVER), Outcome.NOTHING)
             return
         turn.service = record.service
-        denied = await self._judge(Word.UNWATCH, record.service, turn.speaker, starter=record.by)
+        denied = await self._who.judge(Word.UNWATCH, record.service, turn.speaker, starter=record.by)
         if denied is not None:
             await _refuse(denied, turn)
             return
@@ -147,57 +140,6 @@ class Dialogue:
         waits = await self._parts.startups.keep_waiting(record.operation, by, span, token=token)
         told = f"Waiting {spell_duration(span)} longer." if waits else _OVER
         await turn.conclude(render_sentence(told), Outcome.DONE if waits else Outcome.NOTHING)
-
-    async def _parse(self, text: str, speaker: Speaker) -> Command | Misunderstood | Denied:
-        """Where nothing may be heard, nothing is said about what is configured either."""
-        denied = await self._judge(Word.HELP, None, speaker)
-        if denied is not None:
-            return denied
-        default = self._parts.configuration.default_service
-        visible = self._visible(speaker)
-        heard = frozenset(visible)
-        every = [ServiceName(name) for name in self._parts.configuration.services]
-        incident = await self._thread_incident(speaker)
-        about = incident[1] if incident is not None else None
-        return parse_command(
-            text,
-            services=visible,
-            elsewhere=[name for name in every if name not in heard],
-            default=ServiceName(default) if default is not None else None,
-            here=about or await self._thread_service(speaker),
-            incident=incident[0] if incident is not None else None,
-        )
-
-    def _visible(self, speaker: Speaker) -> tuple[ServiceName, ...]:
-        configuration = self._parts.configuration
-        if speaker.channel is None:
-            return tuple(ServiceName(name) for name in configuration.services)
-        return visible_services(configuration, speaker.channel)
-
-    async def _thread_service(self, speaker: Speaker) -> ServiceName | None:
-        if speaker.channel is None or speaker.thread_ts is None:
-            return None
-        operation = await self._parts.store.operation_at(speaker.channel, speaker.thread_ts)
-        record = None if operation is None else await self._parts.store.operation(operation)
-        return None if record is None else record.service
-
-    async def _thread_incident(self, speaker: Speaker) -> tuple[IncidentId, ServiceName | None] | None:
-        if speaker.channel is None or speaker.thread_ts is None:
-            return None
-        return await self._parts.incidents.at(speaker.channel, speaker.thread_ts)
-
-    async def _judge(
-        self, verb: Word, service: ServiceName | None, speaker: Speaker, *, starter: UserId | None = None
-    ) -> Denied | None:
-        asked = service is not None and verb not in ALWAYS_ALLOWED
-        groups = await self._groups(service) if asked else {}
-        asking = Asking(speaker.user, speaker.channel, verb, service, groups, starter)
-        return judge(self._parts.configuration, asking)
-
-    async def _groups(self, service: ServiceName | None) -> Mapping[str, frozenset[UserId]]:
-        names = named_groups(self._parts.configuration, service)
-        members = await asyncio.gather(*(self._parts.directory.members(name) for name in names))
-        return dict(zip(names, members, strict=True))
 
     async def _obey(self, turn: Turn) -> None:
         command = turn.command
@@ -208,29 +150,20 @@ class Dialogue:
             await turn.conclude(render_sentence(gone), Outcome.DECLINED)
             return
         if command.incident is not None:
-            found = await self._parts.incidents.find(command.incident, self._visible(turn.speaker))
+            found = await self._parts.incidents.find(command.incident, self._who.visible(turn.speaker))
             if found.record is None:
                 await turn.conclude(found.problem or render_sentence(_GONE), Outcome.NOTHING)
                 return
             # Who may is asked of what it is about, whatever was typed.
             about = found.record.service
             command = turn.command = replace(command, service=about, incident=found.record.incident)
-        starter = await self._starter(command)
-        denied = await self._judge(command.verb, command.service, turn.speaker, starter=starter)
+        starter = await self._who.starter(command)
+        denied = await self._who.judge(command.verb, command.service, turn.speaker, starter=starter)
         if denied is not None:
             await _refuse(denied, turn)
             return
         log.info("command_heard", verb=command.verb, service=command.service, by=turn.intent.user)
         await self._do(command, turn)
-
-    async def _starter(self, command: Command) -> UserId | None:
-        if command.verb not in FOR_STARTERS or command.service is None:
-            return None
-        held = await self._parts.store.holder(command.service)
-        if held is not None or command.verb is Word.UNWATCH:
-            return None if held is None else held.by
-        newest = await self._parts.store.past(command.service, 1)
-        return newest[0].by if newest else None
 
     async def _do(self, command: Command, turn: Turn) -> None:
         service = command.service
@@ -238,7 +171,7 @@ class Dialogue:
             case Word.HELP | Word.STATUS:
                 await self._overview(command, turn)
             case Word.INCIDENTS | Word.ACK | Word.RESOLVE | Word.MUTE | Word.UNMUTE:
-                await carry_out(self._parts.incidents, command, turn, visible=self._visible(turn.speaker))
+                await carry_out(self._parts.incidents, command, turn, visible=self._who.visible(turn.speaker))
             case _ if service is None:
                 which = f"Which service? Say `{command.verb}` and its name."
                 await turn.conclude(render_sentence(which), Outcome.DECLINED)
@@ -261,11 +194,11 @@ class Dialogue:
         if command.verb is Word.HELP:
             await self._help(turn)
         else:
-            named = (command.service,) if command.service is not None else self._visible(turn.speaker)
+            named = (command.service,) if command.service is not None else self._who.visible(turn.speaker)
             await self._status(named, turn)
 
     async def _help(self, turn: Turn) -> None:
-        services, groups = self._visible(turn.speaker), await self._groups(None)
+        services, groups = self._who.visible(turn.speaker), await self._who.groups(None)
         configuration = self._parts.configuration
         operated = [name for name in services if is_operator(configuration, turn.intent.user, name, groups)]
         await turn.tell(render_help(services=services, operated=operated))
