@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 import structlog
 from pydantic import TypeAdapter
 
-from bot.baselines import read_last
 from bot.clients.leases import Lease
 from bot.clients.records import Address, Outgoing
 from bot.clients.store_incidents import Delivery, IncidentRecord, IncidentStore
-from bot.core.account import Changed
-from bot.core.changes import compare_all, spell_change
 from bot.core.events import Ticked
 from bot.core.incident import Incident
 from bot.core.incident_actions import (
@@ -31,20 +28,22 @@ from bot.core.incident_actions import (
     SendWebhook,
     UploadTimeline,
 )
-from bot.core.incident_events import ChangesSeen, IncidentEvent, RunLogRead
+from bot.core.incident_events import IncidentEvent, StartFollowed
 from bot.core.incident_state import IncidentPlan, IncidentState
 from bot.core.incident_words import tell_plain
 from bot.core.monitor_events import IncidentClosed, IncidentFound
 from bot.deliveries import Deliveries, Send, owed_of, within_bounds
-from bot.errors import HostError, OwnershipLost, StoreEmptied, StoreUnavailable
+from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 from bot.ground import Ground
+from bot.incident_looks import Looks
 from bot.incident_messages import incident_reply, incident_root, timeline_letter
-from bot.tails import read_end
 from bot.watch_orders import Said, read_fact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+
+    from bot.clients.store_incidents import Fact
 
 log = structlog.get_logger()
 
@@ -56,7 +55,6 @@ _LOOK_EVERY = 1.0  # real seconds between looks for facts, where nobody of this 
 _TICK = timedelta(seconds=5)
 _FASTEST_TICK = 0.2  # real seconds
 _RETRY = 1.0
-_MOST_CHANGES = 20
 
 
 @dataclass(slots=True)
@@ -81,6 +79,10 @@ class IncidentRunning:
     _said: str = ""
     _unsaved: bool = False
     _deliveries: Deliveries | None = None
+    _looks: Looks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._looks = Looks(self.ground, self.plan, self._hear)
 
     @property
     def plan(self) -> IncidentPlan:
@@ -163,21 +165,44 @@ class IncidentRunning:
         if self.address is None:
             with contextlib.suppress(StoreUnavailable):
                 self.address = await self.ground.store.address(self.plan.incident)
-        events, self._local = self._local, []
-        heard: list[str] = []
-        for fact in facts:
-            heard.append(fact.id)
-            try:
-                events.append(read_fact(fact))
-            except ValueError as error:
-                log.error("fact_unknown", incident=self.plan.incident, error=str(error))  # noqa: TRY400 - told
+        local, self._local = self._local, []
+        told, heard = await self._read_facts(facts)
+        events = [*local, *told]
         if ticked:
-            events.append(Ticked())
+            events += [*await self._look_at_starts(), Ticked()]
         actions: list[IncidentAction] = []
         for event in events:
             actions += self.incident.handle(event, self.ground.clock.now())
         if actions or heard or self._is_behind():
             await self._take_up(actions, heard)
+
+    async def _read_facts(self, facts: Sequence[Fact]) -> tuple[list[IncidentEvent], list[str]]:
+        """Those that can be taken now, in their order, and the ids of all that are done with."""
+        events: list[IncidentEvent] = []
+        heard: list[str] = []
+        for fact in facts:
+            try:
+                event: IncidentEvent | None = read_fact(fact)
+                if isinstance(event, StartFollowed):
+                    event = await self._looks.link_start(event)
+            except StoreUnavailable:
+                break
+            except ValueError as error:
+                log.error("fact_unknown", incident=self.plan.incident, error=str(error))  # noqa: TRY400 - told
+                heard.append(fact.id)
+                continue
+            if event is None:
+                break
+            heard.append(fact.id)
+            events.append(event)
+        return events, heard
+
+    async def _look_at_starts(self) -> list[IncidentEvent]:
+        with contextlib.suppress(StoreUnavailable):
+            state = self.incident.state
+            seen = await self._looks.starts(state.affected, {each.operation for each in state.starts})
+            return [seen] if seen is not None else []
+        return []
 
     async def _take_up(self, actions: Sequence[IncidentAction], heard: Sequence[str]) -> None:
         """Save what has become of it with what is told, then touch the world."""
@@ -276,7 +301,7 @@ class IncidentRunning:
                 case SendWebhook():
                     pass  # it is owed, and on record
                 case ReadRunLog():
-                    self._beside_it("log", partial(self._read, action))
+                    self._beside_it("log", partial(self._looks.read_log, action))
                 case IncidentEnded():
                     if action.by is not None:
                         name = f"closed:{self.plan.incident}:{self.incident.state.times}"
@@ -297,31 +322,6 @@ class IncidentRunning:
         task = self.ground.tasks.spawn(f"incident {self.plan.subject} {name}", work())
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
-
-    async def _read(self, order: ReadRunLog) -> None:
-        """What its host hands over; one that does not is an answer too."""
-        service = self.plan.service
-        link = self.ground.links(service).get(order.member) if service is not None else None
-        if service is None or link is None:
-            return
-        redactor = self.ground.make_redactor
-        try:
-            lines = await read_end(
-                link, make_redactor=redactor, invocation=order.invocation, lines=order.lines
-            )
-        except HostError as error:
-            log.info("run_log_not_read", incident=self.plan.incident, error=str(error))
-            lines = []
-        self._hear(RunLogRead(order.member, order.invocation, tuple(lines)))
-        if not order.changes:
-            return
-        with contextlib.suppress(HostError, StoreUnavailable):
-            last = await read_last(self.ground.store, service)
-            setup = await link.host.setup(link.unit, scope=link.scope, redactor=redactor())
-            if last is not None:
-                changes = compare_all(last.setups, {order.member: setup})
-                told = tuple(spell_change(each) for each in changes[:_MOST_CHANGES])
-                self._hear(ChangesSeen(Changed(told, len(changes) - len(told), last.at)))
 
     def _hear(self, event: IncidentEvent) -> None:
         self._local.append(event)

@@ -65,6 +65,7 @@ from bot.core.incident_events import (
     SignSeen,
     StartFollowed,
     StartOver,
+    StartsSeen,
     Worsened,
 )
 from bot.core.incident_log import read_run
@@ -89,7 +90,8 @@ if TYPE_CHECKING:
 
 _MOST_SIGNS = 40
 _IN_LOG = frozenset({SignKind.PROCESS, SignKind.LOOP, SignKind.FATAL, SignKind.PROBE, SignKind.SMOKE})
-_STILL_TAKEN = (DownAgain, Ticked, StartOver, RunLogRead, ChangesSeen)  # once it is over
+# Once it is over; of a host, what was on it may start only then.
+_STILL_TAKEN = (DownAgain, Ticked, StartOver, StartsSeen, RunLogRead, ChangesSeen)
 
 
 class Incident:
@@ -163,7 +165,7 @@ class Incident:
                 self._take_log(event, now)
             case ChangesSeen():
                 self._take_changes(event, now)
-            case AttemptDied() | StartFollowed() | StartOver():
+            case AttemptDied() | StartFollowed() | StartsSeen() | StartOver():
                 take_start(self._turn, event, now)
             case Acknowledged() | IncidentMuted() | IncidentUnmuted() | ResolvedByHand():
                 self._take_word(event, now)
@@ -179,9 +181,7 @@ class Incident:
             case ServiceStopped():
                 self._end(Ending.STOPPED, now, since=event.since, sentence=event.sentence)
             case AffectedSeen():
-                if event.services != (self.state.affected or self.plan.affected):
-                    self.state.affected = event.services
-                    self._turn.say(AffectedTold(event.services), EntryKind.SIGN, now)
+                self._take_affected(event, now)
             case Ticked():
                 self._turn.changed = self.state.ending is None
             case _:
@@ -226,6 +226,13 @@ class Incident:
         told = AgainTold(event.sign, state.times, served)
         turn.say(told, EntryKind.AGAIN, now, evidence=event.sign.evidence)
         self._ask(now, again=True)
+
+    def _take_affected(self, event: AffectedSeen, now: datetime) -> None:
+        state = self.state
+        added = tuple(each for each in event.services if each not in state.affected)
+        if added:
+            state.affected = (*state.affected, *added)
+            self._turn.say(AffectedTold(added, len(state.affected)), EntryKind.SIGN, now)
 
     def _take_log(self, event: RunLogRead, now: datetime) -> None:
         turn, state = self._turn, self.state

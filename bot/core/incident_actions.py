@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from bot.core.account import Changed
 from bot.core.actions import Verdict
 from bot.core.events import HostName, InvocationId, Member, OperationId, ServiceName, UserId, Verb
+from bot.core.incident_events import ServiceStart
 from bot.core.incident_state import Attempt, Ending, How, IncidentId, RunRead, Severity, Sign
 
 
@@ -130,8 +131,18 @@ class AgainTold:
 
 
 @dataclass(frozen=True, slots=True)
+class StartsTold:
+    """Of a host: its services that are started again, each linked once."""
+
+    starts: tuple[ServiceStart, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AffectedTold:
+    """`services`: those that cannot be seen either, now; `total`: how many in all."""
+
     services: tuple[ServiceName, ...]
+    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +172,7 @@ IncidentReply: TypeAlias = (
     | ChangesTold
     | AttemptTold
     | StartLinked
+    | StartsTold
     | StartOverTold
     | AckTold
     | MuteTold

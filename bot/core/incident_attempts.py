@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.actions import Verdict
-from bot.core.incident_actions import AttemptTold, StartLinked, StartOverTold
-from bot.core.incident_events import AttemptDied, StartFollowed, StartOver
+from bot.core.incident_actions import AttemptTold, StartLinked, StartOverTold, StartsTold
+from bot.core.incident_events import AttemptDied, StartFollowed, StartOver, StartsSeen
 from bot.core.incident_state import Attempt, EntryKind, How, RunRead, StartNote
 
 if TYPE_CHECKING:
@@ -25,8 +25,12 @@ _FIRST = 3
 _KEPT = 8
 
 
-def take_start(turn: IncidentTurn, event: StartFollowed | StartOver | AttemptDied, now: datetime) -> None:
+def take_start(
+    turn: IncidentTurn, event: StartFollowed | StartsSeen | StartOver | AttemptDied, now: datetime
+) -> None:
     match event:
+        case StartsSeen():
+            _take_seen(turn, event, now)
         case StartFollowed():
             _take_followed(turn, event, now)
         case StartOver():
@@ -44,6 +48,16 @@ def _take_followed(turn: IncidentTurn, event: StartFollowed, now: datetime) -> N
     starts.append(StartNote(event.operation, now, event.by, event.how, event.link))
     reply = StartLinked(event.verb, event.by, event.how, event.link)
     turn.say(reply, EntryKind.START, now, by=event.by)
+
+
+def _take_seen(turn: IncidentTurn, event: StartsSeen, now: datetime) -> None:
+    """What comes of each its own thread tells."""
+    starts = turn.state.starts
+    known = {each.operation for each in starts}
+    fresh = tuple(each for each in event.starts if each.operation not in known)
+    if fresh:
+        starts += [StartNote(each.operation, now, link=each.link) for each in fresh]
+        turn.say(StartsTold(fresh), EntryKind.START, now)
 
 
 def _take_over(turn: IncidentTurn, event: StartOver, now: datetime) -> None:

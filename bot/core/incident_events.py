@@ -65,6 +65,22 @@ class StartFollowed:
 
 
 @dataclass(frozen=True, slots=True)
+class ServiceStart:
+    """A startup, whoever began it, of a service on a host that was gone. `link`: to its thread."""
+
+    service: ServiceName
+    operation: OperationId
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartsSeen:
+    """Of a host: what is started there, now that it is back or may be."""
+
+    starts: tuple[ServiceStart, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StartOver:
     """It has its verdict; its thread tells the rest. `cause`: of a failure, one plain sentence."""
 
@@ -126,7 +142,7 @@ class ServiceStopped:
 
 @dataclass(frozen=True, slots=True)
 class AffectedSeen:
-    """Of a host: the services that cannot be seen now."""
+    """Of a host: all services that could not be seen so far, or since then."""
 
     services: tuple[ServiceName, ...]
 
@@ -138,6 +154,7 @@ IncidentEvent: TypeAlias = (
     | ChangesSeen
     | AttemptDied
     | StartFollowed
+    | StartsSeen
     | StartOver
     | Acknowledged
     | IncidentMuted

@@ -118,7 +118,7 @@ def _is_host(view: IncidentView) -> bool:
 
 
 def _affected(view: IncidentView) -> str:
-    if not _is_host(view) or not view.affected:
+    if view.service is not None or not view.affected:
         return ""
     names = join_within([say_code(name) for name in view.affected[:_MOST_AFFECTED]], 800, separator=", ")
     more = len(view.affected) - _MOST_AFFECTED

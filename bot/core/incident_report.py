@@ -37,6 +37,7 @@ from bot.core.incident_actions import (
     SignTold,
     StartLinked,
     StartOverTold,
+    StartsTold,
     WorsenedTold,
 )
 from bot.core.incident_state import Ending, Severity, short_id
@@ -50,9 +51,10 @@ from bot.core.incident_words import (
     tell_run,
     tell_well,
 )
-from bot.core.words import Searched, count, name_verb_doing, spell_duration
+from bot.core.words import Searched, count, join_names, name_verb_doing, spell_duration
 
 if TYPE_CHECKING:
+    from bot.core.incident_events import ServiceStart
     from bot.core.incident_state import RunRead, Sign
 
 _MOST_LINES = 2_600
@@ -65,7 +67,7 @@ def render_incident_reply(reply: IncidentReply, view: IncidentView) -> Message:
             return _sign(reply, view)
         case RunTold() | ChangesTold() | AttemptTold():
             return _log(reply, view)
-        case StartLinked() | StartOverTold():
+        case StartLinked() | StartsTold() | StartOverTold():
             return _start(reply)
         case AckTold() | MuteTold() | EscalationTold():
             return _people(reply, view)
@@ -80,8 +82,8 @@ def render_incident_reply(reply: IncidentReply, view: IncidentView) -> Message:
 def _sight(reply: AffectedTold | GapTold) -> Message:
     if isinstance(reply, GapTold):
         return _line(INCIDENT_FOUND)
-    names = ", ".join(say_code(name) for name in reply.services[:20])
-    return _line(f"{count(len(reply.services), 'service')} there cannot be seen now: {names}")
+    names = join_names([say_code(name) for name in reply.services[:20]])
+    return _line(f"{names} cannot be seen either: {count(reply.total, 'service')} there in all.")
 
 
 def _line(markup: str, *blocks: Block) -> Message:
@@ -173,7 +175,9 @@ def _newest(lines: tuple[str, ...]) -> str:
 # ---- starts and people ------------------------------------------------------------------------------------
 
 
-def _start(reply: StartLinked | StartOverTold) -> Message:
+def _start(reply: StartLinked | StartsTold | StartOverTold) -> Message:
+    if isinstance(reply, StartsTold):
+        return _line(f"Starting again: {', '.join(_say_start(each) for each in reply.starts[:20])}.")
     where = link(reply.link, "its thread") if reply.link else "its own thread"
     if isinstance(reply, StartOverTold):
         again = "" if reply.verdict is Verdict.HEALTHY else f" See {where}."
@@ -181,6 +185,11 @@ def _start(reply: StartLinked | StartOverTold) -> Message:
     if reply.how is None and reply.by is not None:
         return _line(f"{mention(reply.by)} is {name_verb_doing(reply.verb)} it: see {where}.")
     return _line(f"{_sentence(tell_plain(reply))} That start is told in {where}.")
+
+
+def _say_start(start: ServiceStart) -> str:
+    where = f" ({link(start.link, 'its thread')})" if start.link else ""
+    return f"{say_code(start.service)}{where}"
 
 
 def _people(reply: AckTold | MuteTold | EscalationTold, view: IncidentView) -> Message:

@@ -18,7 +18,8 @@ _NEWEST = 3  # signs beside the first
 
 
 def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> IncidentView:
-    start = start_under_way(state)
+    # What a host's services come to, their own threads tell.
+    start = start_under_way(state) if plan.service is not None else None
     return IncidentView(
         incident=plan.incident,
         subject=plan.subject,

@@ -21,6 +21,7 @@ from bot.core.incident_actions import (
     SignTold,
     StartLinked,
     StartOverTold,
+    StartsTold,
     WorsenedTold,
 )
 from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity
@@ -59,7 +60,7 @@ def tell_plain(reply: IncidentReply) -> str:
             return _tell_sign(reply)
         case RunTold() | ChangesTold() | AttemptTold():
             return _tell_log(reply)
-        case StartLinked() | StartOverTold():
+        case StartLinked() | StartsTold() | StartOverTold():
             return _tell_start(reply)
         case AckTold() | MuteTold() | EscalationTold():
             return _tell_people(reply)
@@ -93,7 +94,8 @@ def _tell_log(reply: RunTold | ChangesTold | AttemptTold) -> str:
 def _tell_sight(reply: AffectedTold | GapTold) -> str:
     if isinstance(reply, GapTold):
         return "Redis came back empty while kimi was away; what happened meanwhile is not known"
-    return f"{count(len(reply.services), 'service')} cannot be seen: {join_names(reply.services[:8])}"
+    names = join_names(reply.services[:8])
+    return f"{names} cannot be seen either: {count(reply.total, 'service')} in all"
 
 
 def tell_run(read: RunRead) -> str:
@@ -114,7 +116,9 @@ def tell_attempt(attempt: Attempt, same: int) -> str:
     return f"attempt {attempt.number}{each} died{where}{after}{why}"
 
 
-def _tell_start(reply: StartLinked | StartOverTold) -> str:
+def _tell_start(reply: StartLinked | StartsTold | StartOverTold) -> str:
+    if isinstance(reply, StartsTold):
+        return f"starting again: {join_names([each.service for each in reply.starts[:20]])}"
     if isinstance(reply, StartLinked):
         return _HOW[reply.how] if reply.how is not None else name_verb_done(reply.verb)
     took = spell_duration(reply.took)

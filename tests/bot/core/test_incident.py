@@ -26,6 +26,7 @@ from bot.core.incident_actions import (
     ReadRunLog,
     RunTold,
     SignTold,
+    StartsTold,
     UploadTimeline,
     WorsenedTold,
 )
@@ -41,12 +42,15 @@ from bot.core.incident_events import (
     Recovered,
     ResolvedByHand,
     RunLogRead,
+    ServiceStart,
     ServiceStopped,
     SignSeen,
     StartFollowed,
     StartOver,
+    StartsSeen,
     Worsened,
 )
+from bot.core.incident_export import render_export
 from bot.core.incident_state import LINGER, Ending, How, Severity, Sign, SignKind
 from tests.support.incidents import (
     ALICE,
@@ -246,17 +250,31 @@ def test_what_changed_is_told_once() -> None:
     assert len(case.replies(ChangesTold)) == 1
 
 
-def test_of_a_host_the_services_that_cannot_be_seen_are_told_when_they_change() -> None:
+def test_of_a_host_what_starts_on_it_again_is_linked_once_though_it_is_over() -> None:
+    starts = tuple(ServiceStart(ServiceName(name), OperationId(name), f"https://x/{name}") for name in "abc")
+    case = Case(make_incident_plan(severity=Severity.HOST, service=None, members=()))
+    case.tell(StartsSeen(starts[:1]))
+    assert case.view().start is None
+    case.tell(Recovered(case.now))
+    case.tell(StartsSeen(starts))
+    case.tell(StartsSeen(starts))
+    assert [told.starts for told in case.replies(StartsTold)] == [starts[:1], starts[1:]]
+    assert case.incident.state.ending is Ending.RECOVERED
+
+
+def test_of_a_host_the_services_that_cannot_be_seen_either_are_told() -> None:
     services = (SERVICE, ServiceName("qwen"))
     plan = make_incident_plan(severity=Severity.HOST, service=None, members=(), affected=services)
     case = Case(plan)
     case.tell(AffectedSeen(services))
     assert case.posts() == []
     assert case.view().affected == services
-    case.tell(AffectedSeen(services[:1]))
-    case.tell(AffectedSeen(services[:1]))
-    assert case.replies(AffectedTold) == [AffectedTold(services[:1])]
-    assert case.view().affected == services[:1]
+    more = (ServiceName("glm"), *services[:1])
+    case.tell(AffectedSeen(more))
+    case.tell(AffectedSeen(more))
+    assert case.replies(AffectedTold) == [AffectedTold(more[:1], 3)]
+    assert case.view().affected == (*services, "glm")
+    assert "kimi-k2.5, qwen, glm" in render_export(case.plan, case.incident.state, case.now)
     assert not [action for action in case.actions if isinstance(action, ReadRunLog)]
 
 
@@ -297,6 +315,7 @@ EVENTS: list[IncidentEvent] = [
     DownAgain(BEGAN + timedelta(seconds=90), DIED, Severity.DOWN),
     ServiceStopped(BEGAN, "someone stopped it"),
     AffectedSeen((SERVICE,)),
+    StartsSeen((ServiceStart(SERVICE, OperationId("op3")),)),
     Ticked(),
 ]
 STEPS = st.lists(st.tuples(st.sampled_from(EVENTS), st.sampled_from([0.1, 1, 20, 700, 2000])), max_size=30)

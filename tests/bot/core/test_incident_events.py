@@ -23,10 +23,12 @@ from bot.core.incident_events import (
     Recovered,
     ResolvedByHand,
     RunLogRead,
+    ServiceStart,
     ServiceStopped,
     SignSeen,
     StartFollowed,
     StartOver,
+    StartsSeen,
     Worsened,
 )
 from bot.core.incident_state import Severity, Sign, SignKind
@@ -41,6 +43,7 @@ EVENTS: tuple[IncidentEvent, ...] = (
     ChangesSeen(Changed(("+ --flag",))),
     AttemptDied(MEMBER, InvocationId("0" * 32), 4, timedelta(minutes=3)),
     StartFollowed(OPERATION, Verb.WATCH),
+    StartsSeen((ServiceStart(ServiceName("kimi-k2.5"), OPERATION, "https://x"),)),
     StartOver(OPERATION, Verdict.HEALTHY, timedelta(minutes=3)),
     Acknowledged(WHO),
     IncidentMuted(WHO, AT),

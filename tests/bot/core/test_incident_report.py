@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bot.core.account import Changed
 from bot.core.actions import Verdict
-from bot.core.events import InvocationId, PhaseId, ServiceName, UserId, Verb
+from bot.core.events import InvocationId, OperationId, PhaseId, ServiceName, UserId, Verb
 from bot.core.incident_actions import (
     AckTold,
     AffectedTold,
@@ -27,8 +27,10 @@ from bot.core.incident_actions import (
     SignTold,
     StartLinked,
     StartOverTold,
+    StartsTold,
     WorsenedTold,
 )
+from bot.core.incident_events import ServiceStart
 from bot.core.incident_report import render_incident_reply
 from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity, Sign, SignKind
 from bot.core.words import Searched
@@ -82,7 +84,16 @@ REPLIES: list[tuple[IncidentReply, str]] = [
         "<!subteam^S0456> *kimi-k2.5*: nobody has acknowledged this incident for",
     ),
     (EscalationTold(None, MINUTES), "Somebody is needed here:"),
-    (AffectedTold((ServiceName("a"),)), "1 service there cannot be seen now: `a`"),
+    (AffectedTold((ServiceName("a"),), 3), "`a` cannot be seen either: 3 services there in all."),
+    (
+        StartsTold(
+            (
+                ServiceStart(ServiceName("a"), OperationId("1"), "https://slack.example/1"),
+                ServiceStart(ServiceName("b"), OperationId("2")),
+            )
+        ),
+        "Starting again: `a` (<https://slack.example/1|its thread>), `b`.",
+    ),
     (END, "✅ *kimi-k2.5* *resolved* after 13m02s. Serves again since"),
     (END, "down 13m02s, 8m of it loading."),
     (END, "Cause: Out of GPU memory"),
@@ -129,7 +140,7 @@ ANY = st.one_of(
     st.builds(lambda text: StartOverTold(Verdict.FAILED, MINUTES, text, text), TEXTS),
     st.builds(lambda text: MuteTold(UserId(text), BEGAN, text), TEXTS),
     st.builds(lambda text: replace(END, cause=text, sentence=text, ending=Ending.STOPPED), TEXTS),
-    st.builds(lambda names: AffectedTold(tuple(map(ServiceName, names))), st.lists(TEXTS, max_size=40)),
+    st.builds(lambda names: AffectedTold(tuple(map(ServiceName, names)), 9), st.lists(TEXTS, max_size=40)),
 )
 
 

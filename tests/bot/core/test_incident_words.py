@@ -8,7 +8,7 @@ import pytest
 
 from bot.core.account import Changed
 from bot.core.actions import Verdict
-from bot.core.events import InvocationId, PhaseId, ServiceName, Verb
+from bot.core.events import InvocationId, OperationId, PhaseId, ServiceName, Verb
 from bot.core.incident_actions import (
     AckTold,
     AffectedTold,
@@ -23,8 +23,10 @@ from bot.core.incident_actions import (
     SignTold,
     StartLinked,
     StartOverTold,
+    StartsTold,
     WorsenedTold,
 )
+from bot.core.incident_events import ServiceStart
 from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity
 from bot.core.incident_words import ordinal, say_clock, say_when, tell_attempt, tell_how, tell_plain, tell_run
 from bot.core.words import Searched
@@ -62,7 +64,8 @@ REPLIES: dict[str, IncidentReply] = {
     "S0456 called: nobody has acknowledged it for 3m": EscalationTold("S0456", MINUTES),
     "escalated: nobody has acknowledged it for 3m": EscalationTold(None, MINUTES),
     "down again after 3m, for the 2nd time: process died by SIGSEGV": AgainTold(DIED, 2, MINUTES),
-    "2 services cannot be seen: a and b": AffectedTold((ServiceName("a"), ServiceName("b"))),
+    "a and b cannot be seen either: 3 services in all": AffectedTold((ServiceName("a"), ServiceName("b")), 3),
+    "starting again: a": StartsTold((ServiceStart(ServiceName("a"), OperationId("1")),)),
     "resolved after 13m02s: serves again since 03:25:43 UTC; down 13m02s, 8m of it loading": END,
     "resolved by hand after 3m": EndTold(Ending.BY_HAND, Severity.DOWN, MINUTES, MINUTES, by=ALICE),
     "closed after 3m: it was stopped; it stays down until started": EndTold(
