@@ -106,7 +106,8 @@ class Host:
     ) -> Finished:
         if promise is None:
             return await self._link.run(words, check=check)
-        if promise.connection is not await self._link.connection():
+        if not self._link.holds(promise.connection):
+            await self._link.connection()  # a host that is away is the better answer
             raise ssh_order.lapsed(self.name, unit, verb)
         finished = await self._link.run(promise.wrap(words), check=check, connection=promise.connection)
         if ssh_order.is_late(finished):
@@ -264,11 +265,11 @@ class Host:
         connection = await self._link.connection()
         if self._boot is not None and self._boot[0] is connection:
             return self._boot[1]
-        finished = await self._link.run(("cat", _BOOT_ID))
+        finished = await self._link.run(("cat", _BOOT_ID), connection=connection)
         if finished.status:
             raise HostError(self.name, f"{self.name}: no boot id: {ssh_errors.quote(finished.complaint)}.")
         boot = finished.out.strip().replace("-", "")
-        self._boot = (connection, boot) if await self._link.connection() is connection else None
+        self._boot = (connection, boot)
         return boot
 
     async def listener_belongs(self, port: int, unit: UnitName, *, scope: str) -> bool | None:
@@ -294,7 +295,7 @@ class Host:
 
     @property
     def connects(self) -> int:
-        """Connections made so far; all but the first because the one before was lost."""
+        """How often it connected so far; all but the first because the connection was lost."""
         return self._link.connects
 
     async def close(self) -> None:

@@ -172,11 +172,11 @@ def link_lost(name: HostName, *, during: str, sent: bool = False) -> HostUnreach
     return HostUnreachable(name, f"{name}: the connection was lost during `{during}`.", sent=sent)
 
 
-def command_timed_out(name: HostName, *, during: str, seconds: float) -> CommandTimedOut:
+def command_timed_out(name: HostName, *, during: str, seconds: float, sent: bool = True) -> CommandTimedOut:
     return CommandTimedOut(
         name,
         f"{name}: no end of `{during}` within {seconds:g} s; the host is overloaded or hung.",
-        sent=True,
+        sent=sent,
     )
 
 

@@ -1,4 +1,4 @@
-"""Samples what a host measures of a unit: a few fixed commands, begun together over the one connection."""
+"""Samples what a host measures of a unit: a few fixed commands, begun together."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.clients.ssh_link import Finished
+from bot.errors import CommandTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +19,8 @@ log = structlog.get_logger()
 
 WITHIN = 10.0  # seconds
 SOON = 1.5  # for what a verdict, or a person, waits for
-_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0  # what hung leaves a process behind on the host each time
-_TOGETHER = 2  # sshd allows ten sessions a connection, which journals and orders need too
+_PAUSE, _LONGEST_PAUSE = 60.0, 3600.0  # what hung may leave a process behind on the host each time
+_TOGETHER = 2  # the sessions of a connection are few, and orders need them too
 _NAMED_BY = 3  # words that tell one command from another
 HUNG = 124  # as `timeout` of the coreutils has it
 
@@ -48,9 +49,8 @@ class Extras:
             return Finished(HUNG, "", "left alone: it hung before")
         await self._link.connection()  # what that takes is not the command's
         try:
-            async with asyncio.timeout(within):
-                finished = await self._link.run(arguments)
-        except TimeoutError:
+            finished = await self._link.run(arguments, within=within)
+        except CommandTimedOut:
             self._note(name)
             return Finished(HUNG, "", f"no end within {within:g} s")
         self._hung.pop(name, None)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
     from datetime import timedelta
 
+    from bot.clients.ssh_channels import Session
     from bot.clients.ssh_link import Link
 
 _CHUNK = 64 << 10
@@ -147,7 +148,7 @@ async def _stream(
         _judge(link, process, complaint.result() if complaint.done() else "", scope=scope)
     finally:
         complaint.cancel()
-        _end(process)
+        process.hang_up()
 
 
 async def _check_access(link: Link, *, scope: str) -> None:
@@ -161,7 +162,7 @@ async def _check_access(link: Link, *, scope: str) -> None:
         link.reads_journal = connection
 
 
-async def _read(link: Link, process: asyncssh.SSHClientProcess[bytes], *, patience: float | None) -> bytes:
+async def _read(link: Link, process: Session, *, patience: float | None) -> bytes:
     """The next bytes; none at the end."""
     try:
         async with asyncio.timeout(patience):
@@ -172,7 +173,7 @@ async def _read(link: Link, process: asyncssh.SSHClientProcess[bytes], *, patien
         raise ssh_errors.link_lost(link.name, during="journalctl") from error
 
 
-async def _listen(process: asyncssh.SSHClientProcess[bytes]) -> str:
+async def _listen(process: Session) -> str:
     """Standard error, read beside the output so that neither waits for the other; its beginning is kept."""
     kept = ""
     with contextlib.suppress(OSError, asyncssh.Error):
@@ -181,23 +182,16 @@ async def _listen(process: asyncssh.SSHClientProcess[bytes]) -> str:
     return kept
 
 
-async def _wait_for_end(process: asyncssh.SSHClientProcess[bytes], complaint: asyncio.Task[str]) -> None:
+async def _wait_for_end(process: Session, complaint: asyncio.Task[str]) -> None:
     with contextlib.suppress(TimeoutError, OSError, asyncssh.Error):
         async with asyncio.timeout(_END_SECONDS):
             await asyncio.shield(complaint)
             await process.wait_closed()
 
 
-def _judge(link: Link, process: asyncssh.SSHClientProcess[bytes], complaint: str, *, scope: str) -> None:
+def _judge(link: Link, process: Session, complaint: str, *, scope: str) -> None:
     """At the end of the output: was that all, or a failure?"""
     if process.returncode is None:
         raise ssh_errors.link_lost(link.name, during="journalctl")
     if process.returncode or ssh_errors.is_journal_refusal(complaint, scope=scope):
         raise ssh_errors.journal_failure(complaint, name=link.name, scope=scope, section=link.section)
-
-
-def _end(process: asyncssh.SSHClientProcess[bytes]) -> None:
-    """Tell journalctl to end, then hang up; both, since a host may ignore the signal."""
-    with contextlib.suppress(OSError, asyncssh.Error):
-        process.terminate()
-    process.close()

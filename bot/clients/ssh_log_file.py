@@ -20,6 +20,7 @@ from bot.errors import HostError, HostUnreachable, PermissionRefused
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from bot.clients.ssh_channels import Session
     from bot.clients.ssh_link import Link
 
 NAME = "kimi-log"  # `$0` of the script: what a process list on the host shows
@@ -123,16 +124,14 @@ async def stream(link: Link, path: str, position: FilePosition, mode: str) -> As
             yield data
         complaint = await _end_of(process)
     finally:
-        with contextlib.suppress(OSError, asyncssh.Error):
-            process.terminate()
-        process.close()
+        process.hang_up()
     if process.returncode is None:
         raise ssh_errors.link_lost(link.name, during=f"reading {path}")
     if process.returncode or mode == FOLLOW:
         raise _failure(process.returncode, complaint, link=link, path=path)
 
 
-async def _read(link: Link, process: asyncssh.SSHClientProcess[bytes], *, path: str) -> bytes:
+async def _read(link: Link, process: Session, *, path: str) -> bytes:
     try:
         async with asyncio.timeout(_SILENT):
             return await process.stdout.read(_CHUNK)
@@ -143,7 +142,7 @@ async def _read(link: Link, process: asyncssh.SSHClientProcess[bytes], *, path: 
         raise ssh_errors.link_lost(link.name, during=f"reading {path}") from error
 
 
-async def _end_of(process: asyncssh.SSHClientProcess[bytes]) -> str:
+async def _end_of(process: Session) -> str:
     with contextlib.suppress(TimeoutError, OSError, asyncssh.Error):
         async with asyncio.timeout(5):
             said = await process.stderr.read(4096)

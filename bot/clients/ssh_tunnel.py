@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import asyncssh
 
+from bot.clients import ssh_channels
 from bot.errors import HostError, HostUnreachable
 
 if TYPE_CHECKING:
+    from bot.clients.ssh_channels import Way
     from bot.clients.ssh_link import Link
 
 _CHUNK = 64 << 10
@@ -36,7 +38,8 @@ class Tunnels:
 
     async def path_to(self, host: str, port: int) -> Path:
         """The socket's path, which only this process's user can reach; raises when the host is not there."""
-        await self._link.connection()
+        async with self._link.way():
+            pass
         async with self._lock:
             tunnel = self._open.get((host, port))
             if tunnel is None or not tunnel[0].exists():  # folders for passing things get swept
@@ -73,9 +76,8 @@ class Tunnels:
     ) -> None:
         """One connection, from end to end; it hangs up when either end does, or the link is lost."""
         with contextlib.suppress(HostError, OSError, asyncssh.Error):
-            connection = await self._link.connection()
-            there, back = await connection.open_connection(host, port, encoding=None)
-            await _join((reader, writer), (there, back))
+            async with self._link.way() as connection:
+                await _join((reader, writer), await ssh_channels.reach(connection, host, port))
 
     async def close(self) -> None:
         """May be called twice; a tunnel asked for later is opened anew."""
@@ -93,7 +95,7 @@ class Tunnels:
 
 async def _join(
     here: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    there: tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]],
+    there: Way,
 ) -> None:
     """Carry bytes both ways until the far end is done or either end breaks."""
     out = asyncio.ensure_future(_pump(here[0], there[1]))

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import asyncssh
 
@@ -44,9 +44,14 @@ class SshServer:
         self.answers: dict[str, Said | Command] = {}
         self.forwarding = True
         self.logins = 0
+        self.max_sessions = 10  # of a connection, as sshd has it
+        self.refusal = asyncssh.OPEN_CONNECT_FAILED  # how a session is refused, "open failed"
+        self.refused = 0  # sessions
+        self.entering = self.most_entering = 0  # connections that are not logged in yet
         self.forwarded = 0  # connections that went on to a port
         self.ended = asyncio.Event()  # a command's channel was closed by the client
         self._connections: set[asyncssh.SSHServerConnection] = set()
+        self._doors: list[_Door] = []
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
         self._host_key = asyncssh.generate_private_key("ssh-ed25519")
         self._acceptor: asyncssh.SSHAcceptor | None = None
@@ -58,7 +63,6 @@ class SshServer:
             self.port,
             server_factory=lambda: _Door(self),
             server_host_keys=[self._host_key],
-            process_factory=self._serve,
             encoding=None,
         )
         self.port = self._acceptor.get_port()
@@ -71,10 +75,19 @@ class SshServer:
             self._acceptor.close()
             await self._acceptor.wait_closed()
 
+    @property
+    def sessions(self) -> list[int]:
+        """Of each connection, how many it carries; in the order in which they were made."""
+        return [door.sessions for door in self._doors]
+
     def cut(self) -> None:
         """Break every connection off."""
         for connection in tuple(self._connections):
             connection.abort()
+
+    def cut_one(self, number: int) -> None:
+        """Break off the one that stands there in `sessions`."""
+        self._doors[number].cut()
 
     def trust(self, key: asyncssh.SSHKey) -> None:
         """What the client's known_hosts says about this server."""
@@ -139,22 +152,57 @@ def _is_assignment(word: str) -> bool:
     return word.partition("=")[0].isupper() and "=" in word and not word.startswith("_")
 
 
+class _Session(asyncssh.SSHServerProcess[bytes]):
+    """Counts until its channel is closed."""
+
+    def __init__(self, door: _Door) -> None:
+        super().__init__(door._server._serve, None, 3, allow_scp=False)
+        self._door = door
+        door.sessions += 1
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._door.sessions -= 1
+        super().connection_lost(exc)
+
+
 class _Door(asyncssh.SSHServer):
     def __init__(self, server: SshServer) -> None:
         self._server = server
         self._connection: asyncssh.SSHServerConnection | None = None
+        self._entered = False
+        self.sessions = 0
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._connection = conn
-        self._server._connections.add(conn)
+        server = self._server
+        server._connections.add(conn)
+        server.entering += 1
+        server.most_entering = max(server.most_entering, server.entering)
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         if self._connection is not None:
             self._server._connections.discard(self._connection)
+        if self._entered:
+            self._server._doors.remove(self)
+        else:
+            self._server.entering -= 1
 
     def auth_completed(self) -> None:
+        self._entered = True
         self._server.logins += 1
+        self._server.entering -= 1
+        self._server._doors.append(self)
+
+    def cut(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
+
+    def session_requested(self) -> _Session:
+        if self.sessions >= self._server.max_sessions:
+            self._server.refused += 1
+            raise asyncssh.ChannelOpenError(self._server.refusal, "open failed")
+        return _Session(self)
 
     def begin_auth(self, username: str) -> bool:
         del username
@@ -166,12 +214,23 @@ class _Door(asyncssh.SSHServer):
     def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
         return username == USER and key == self._server._client_key.convert_to_public()
 
-    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
-        del dest_host, dest_port, orig_host, orig_port
+    def connection_requested(
+        self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
+    ) -> Awaitable[asyncssh.SSHTCPSession[bytes]]:
+        del orig_host, orig_port
         if self._server.forwarding:
             self._server.forwarded += 1
-            return True
+            return self._forward(dest_host, dest_port)
         raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "open failed")
+
+    async def _forward(self, host: str, port: int) -> asyncssh.SSHTCPSession[bytes]:
+        """As asyncssh does it, which keeps what is there when the client has gone meanwhile."""
+        assert self._connection is not None
+        session = await self._connection.forward_connection(host, port)
+        if self not in self._server._doors:
+            session.close()
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "the client has gone")
+        return cast("asyncssh.SSHTCPSession[bytes]", session)
 
 
 async def hang(_: list[str], __: Process) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import asyncssh
 import pytest
 
-from bot.clients import ssh_link
 from bot.clients.ssh import Host
 from bot.clients.ssh_link import Link
 from bot.core.events import HostName
@@ -24,7 +23,8 @@ from bot.errors import (
 )
 from config.services import HostSection
 from tests.support.black_hole import black_hole
-from tests.support.ssh import Process, Said, connect, serve
+from tests.support.ssh import Process, Said, connect, hang, serve
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -280,45 +280,57 @@ async def test_something_that_is_no_ssh_server(tmp_path: Path, greeting: bytes) 
     assert isinstance(error, HostUnreachable)
 
 
-async def test_a_host_without_a_session_left_is_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("refusal", "kind"),
+    [
+        (asyncssh.OPEN_CONNECT_FAILED, HostUnreachable),  # as sshd refuses one too many
+        (asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, PermissionRefused),
+    ],
+)
+async def test_a_host_that_opens_no_session_at_all(
+    tmp_path: Path, refusal: int, kind: type[HostError]
 ) -> None:
-    monkeypatch.setattr(ssh_link, "_ROOM", (0.01, 0.01))
-    async with serve(tmp_path) as server:
-        server.answers["echo"] = Said("x\n")
-        link = Link(server.name, server.section(), connect_timeout=5, command_timeout=5, keepalive=5)
-        connection = await link.connection()
-        full = 2
-        create = connection.create_process
-
-        async def open_when_free(*words: Any, **options: Any) -> Any:
-            nonlocal full
-            full -= 1
-            if full >= 0:
-                raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
-            return await create(*words, **options)
-
-        monkeypatch.setattr(connection, "create_process", open_when_free)
-        assert (await link.run(ECHO)).out == "x\n"
-        full = 9
-        with pytest.raises(HostUnreachable, match="MaxSessions"):
-            await link.run(ECHO)
-        assert full == 6, "and not for ever"
-        assert server.commands == [list(ECHO)]
-        await link.close()
-
-
-async def test_a_session_the_host_does_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve(tmp_path) as server, connect(server) as host:
-        connection = await host._link.connection()
-
-        async def refuse(*_: object, **__: object) -> None:
-            raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "open failed")
-
-        monkeypatch.setattr(connection, "create_process", refuse)
-        with pytest.raises(PermissionRefused, match="MaxSessions") as caught:
+        server.max_sessions, server.refusal = 0, refusal
+        with pytest.raises(kind, match="MaxSessions") as caught:
             await host.run(ECHO)
         assert not caught.value.sent
+        assert (server.refused, server.logins) == (1, 1)
+
+
+async def test_an_order_waits_for_a_place_on_its_connection(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers |= {"echo": Said("x\n"), "wait": hang}
+        server.max_sessions = 1
+        link = host._link
+        connection = await link.connection()
+        waiting = asyncio.create_task(link.run(("wait",), connection=connection))
+        await until(lambda: server.commands)
+        order = asyncio.create_task(link.run(ECHO, connection=connection))
+        assert (await link.run(ECHO)).out == "x\n"  # another connection is as good for it
+        assert not order.done()
+        waiting.cancel()
+        assert (await order).out == "x\n"
+        server.cut()
+        await connection.wait_closed()
+        with pytest.raises(HostUnreachable, match="lost") as caught:
+            await link.run(ECHO, connection=connection)
+        assert not caught.value.sent
+
+
+async def test_no_place_in_time_means_not_sent(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server:
+        server.answers["wait"] = hang
+        server.max_sessions = 1
+        link = Link(server.name, server.section(), connect_timeout=0.5, command_timeout=0.5, keepalive=5)
+        connection = await link.connection()
+        waiting = asyncio.create_task(link.run(("wait",), connection=connection, within=30))
+        await until(lambda: server.commands)
+        with pytest.raises(HostUnreachable, match="no session was free for `echo x`") as caught:
+            await link.run(ECHO, connection=connection)
+        assert not caught.value.sent
+        waiting.cancel()
+        await link.close()
 
 
 async def test_knocking(tmp_path: Path) -> None:
@@ -330,21 +342,6 @@ async def test_knocking(tmp_path: Path) -> None:
         assert str(refused) == "connection refused"
         server.forwarding = False
         assert isinstance(await host.knock("127.0.0.1", server.port), PermissionRefused)
-
-
-async def test_what_is_offered_to_a_host(tmp_path: Path) -> None:
-    """One key and nothing else: no agent, no password, no keyboard, no ticket."""
-    async with serve(tmp_path) as server:
-        link = Link(server.name, server.section(), connect_timeout=5, command_timeout=5, keepalive=7)
-        options = link._options()
-        assert not options.agent_path
-        assert list(options.preferred_auth) == ["publickey"]
-        assert not options.password_auth
-        assert not options.kbdint_auth
-        assert not options.gss_auth
-        assert not options.gss_kex
-        assert {b"chacha20-poly1305@openssh.com", b"aes256-ctr"} < set(options.encryption_algs)
-        assert (options.keepalive_interval, options.keepalive_count_max) == (7, 3)
 
 
 async def test_a_link_that_swallows_every_byte_is_lost_in_bounded_time(tmp_path: Path) -> None:
