@@ -7,6 +7,7 @@ its fair share; a host that nobody has for two lease times anybody takes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ class Monitor:
     hosts: dict[HostName, list[ServiceName]] = field(init=False)
     watching: dict[HostName, Watching] = field(default_factory=dict)
     _free_since: dict[HostName, float] = field(default_factory=dict)
+    _forsaken: dict[HostName, frozenset[str]] = field(default_factory=dict)  # taken so, and who lived then
     _leaving: bool = False
 
     def __post_init__(self) -> None:
@@ -62,15 +64,26 @@ class Monitor:
         """Take what is to be taken, leave what is too much. Raises StoreUnavailable."""
         leases = self.ground.store.leases
         self.watching = {host: each for host, each in self.watching.items() if not each.is_lost}
-        living = max(len(await leases.processes()), 1)
-        share = math.ceil(len(self.hosts) / living)
+        living = frozenset(await leases.processes())
+        for watching in tuple(self.watching.values()):
+            if not leases.holds(watching.lease):  # it is not renewed any more, or Redis does not say so
+                await watching.write_anew()
+        share = math.ceil(len(self.hosts) / max(len(living), 1))
         for host in self.hosts:
             if self._leaving or host in self.watching:
                 continue
-            if len(self.watching) < share or await self._is_forsaken(host):
+            if len(self.watching) < share:
                 await self._take(host)
-        for host in list(self.watching)[share:] if living > 1 else ():
+            elif await self._is_forsaken(host):
+                self._forsaken[host] = living
+                await self._take(host)
+        for host in self._surplus(share, living):
             await self._leave(host)
+
+    def _surplus(self, share: int, living: frozenset[str]) -> list[HostName]:
+        """More than our share. What none of those who live has taken stays, until others live."""
+        loose = [host for host in self.watching if self._forsaken.get(host) != living]
+        return loose[share:] if len(living) > 1 else []
 
     async def _is_forsaken(self, host: HostName) -> bool:
         leases = self.ground.store.leases
@@ -86,13 +99,20 @@ class Monitor:
             return
         self._free_since.pop(host, None)
         watching = Watching(self.ground, self.watches, host, lease, self.carry)
-        await watching.open(self.hosts[host])
+        try:
+            await watching.open(self.hosts[host])
+        except BaseException:
+            # Renewed for ever, it would keep others from what nobody watches.
+            with contextlib.suppress(StoreUnavailable):
+                await self.ground.store.leases.let_go(lease)
+            raise
         if self._leaving or not self.ground.store.leases.holds(lease):
+            await self.ground.store.leases.let_go(lease)
             return
         self.watching[host] = watching
         watching.start()
         for lines in self._lines(watching):
-            watching.spawn("lines", lines.follow)
+            watching.spawn("lines", lines.follow, vital=True)
         log.info("monitor_watches", host=host, services=len(self.hosts[host]))
 
     def _lines(self, watching: Watching) -> list[HostLines]:

@@ -93,6 +93,12 @@ class Machines:
             await self.records.settle(entry, orders, dirty=dirty)
         return True
 
+    async def write_all(self) -> None:
+        """What all of them remember; what Redis does not take now is written with their next rounds."""
+        for entry in self.records.entries:
+            async with entry.lock:
+                await self.records.settle(entry, (), dirty=True)
+
     async def tell_host(self, event: HostEvent) -> None:
         if (own := self.own) is None:
             return

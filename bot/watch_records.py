@@ -72,7 +72,7 @@ class Records:
             entry.unsaved = True
 
     async def _carry_out(self, entry: Entry) -> None:
-        """In order; what is done leaves the record with its next write."""
+        """In order; what is done leaves the record with the next round."""
         while entry.owed:
             owed = entry.owed[0]
             try:
@@ -83,3 +83,4 @@ class Records:
             except (ValueError, LookupError) as error:
                 log.error("order_unknown", kind=owed.kind, error=str(error))  # noqa: TRY400 - told
             del entry.owed[0]
+            entry.unsaved = True  # by the next process it would be carried out again

@@ -68,23 +68,37 @@ class Watching:
         self._records.entries = [*self._machines.entries.values(), self._machines.own]
 
     def start(self) -> None:
-        self.spawn("rounds", self._rounds.run)
-        self.spawn("words", self._words.run)
+        self.spawn("rounds", self._rounds.run, vital=True)
+        self.spawn("words", self._words.run, vital=True)
 
-    def spawn(self, name: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[Any]:
-        task = self.ground.tasks.spawn(f"monitor {self.host} {name}", self._guard(work))
+    def spawn(
+        self, name: str, work: Callable[[], Awaitable[None]], *, vital: bool = False
+    ) -> asyncio.Task[Any]:
+        """`vital`: without it nobody watches, so that with its failure the whole watch is begun anew."""
+        task = self.ground.tasks.spawn(f"monitor {self.host} {name}", self._guard(work, vital=vital))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]], *, vital: bool) -> None:
         try:
             await work()
         except OwnershipLost:
             self.lose()
+        except Exception:
+            if vital:
+                self.lose()
+            raise
+
+    async def write_anew(self) -> None:
+        """All that it knows, where Redis may have come back empty. What is refused waits for rounds."""
+        try:
+            await self._machines.write_all()
+        except OwnershipLost:
+            self.lose()
 
     def lose(self) -> None:
-        """Another process has the host: nothing more is written or ordered."""
+        """Another process has the host, or nobody here can go on: nothing more is written or ordered."""
         if not self.is_lost:
             self.is_lost = True
             log.info("monitor_lost", host=self.host)

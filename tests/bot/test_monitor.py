@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
+from bot.clients.store_watches import lease_name
+from bot.core.events import HostName
+from bot.errors import StoreUnavailable
 from bot.monitor import Monitor
 from tests.support.waiting import until
-from tests.support.watchmen import HOST, watchmen
+from tests.support.watchmen import HOST, SERVICE, watchmen
 
 if TYPE_CHECKING:
     from bot.watch_orders import Order
@@ -57,6 +63,83 @@ async def test_a_share_is_a_part_of_all_hosts(redis_url: str) -> None:
         assert len(ours.watching) + len(theirs.watching) == 1
         await ours.hand_over()
         await theirs.hand_over()
+
+
+async def test_what_nobody_who_lives_takes_is_taken_and_kept(redis_url: str) -> None:
+    """The other process is there and has no watch: it is being stopped, say."""
+    async with watchmen(redis_url) as room:
+        ours = Monitor(room.ground, carry)
+        other = await room.another()
+        running = asyncio.ensure_future(other.store.leases.run())
+        ours.hosts = {HOST: [SERVICE], HostName("llm-three"): [SERVICE]}
+        await ours.share_out()
+        assert list(ours.watching) == [HOST]
+        async with asyncio.timeout(20):
+            while len(ours.watching) < 2:
+                await ours.share_out()
+                await asyncio.sleep(0.05)
+        for _ in range(5):
+            await ours.share_out()
+        assert len(ours.watching) == 2
+        third = await room.another()  # another one lives, which may take its share
+        await ours.share_out()
+        assert len(ours.watching) == 1
+        assert not await room.ground.store.leases.is_owned(lease_name(HostName("llm-three")))
+        del third
+        running.cancel()
+        await ours.hand_over()
+
+
+async def test_a_host_whose_record_could_not_be_read_is_left_to_others(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watchmen(redis_url) as room:
+        ours = Monitor(room.ground, carry)
+
+        async def read(*_: object) -> None:
+            raise StoreUnavailable("no answer in time")
+
+        monkeypatch.setattr(ours.watches, "read", read)
+        with pytest.raises(StoreUnavailable):
+            await ours.share_out()
+        assert not await room.ground.store.leases.is_owned(lease_name(HOST))
+
+
+async def test_a_redis_that_came_back_empty_is_told_at_once_what_was_known(redis_url: str) -> None:
+    async with watchmen(redis_url, service={"monitor": {"every": "1h"}}) as room:
+        ours = Monitor(room.ground, carry)
+        await ours.share_out()
+        watching = ours.watching[HOST]
+        await until(lambda: watching.entries[SERVICE].watch.state.served)
+        link = room.ground.store.link
+        await link.ask(link.redis.flushall())
+        await until(lambda: not room.ground.store.leases.holds(watching.lease))
+        async with asyncio.timeout(20):
+            while await ours.watches.read(HOST, SERVICE) is None:
+                await ours.share_out()
+                await asyncio.sleep(0.05)
+        assert room.ground.store.leases.holds(watching.lease)
+        assert not watching.is_lost
+        await ours.hand_over()
+
+
+async def test_a_watch_that_breaks_is_begun_anew(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with watchmen(redis_url) as room:
+        ours = Monitor(room.ground, carry)
+        await ours.share_out()
+        broken = ours.watching[HOST]
+        await until(lambda: broken.rounds > 0)
+
+        def fail(*_: object, **__: object) -> None:
+            raise LookupError("nobody thought of this")
+
+        monkeypatch.setattr("bot.watch_rounds.take_due", fail)
+        await until(lambda: broken.is_lost)
+        monkeypatch.undo()
+        await ours.share_out()
+        assert ours.watching[HOST] is not broken
+        await until(lambda: ours.watching[HOST].rounds > 0)
+        await ours.hand_over()
 
 
 async def test_a_service_whose_monitor_is_off_is_not_watched(redis_url: str) -> None:

@@ -25,8 +25,11 @@ async def test_an_outage_is_ordered_once_and_written_before(redis_url: str) -> N
         assert [owed.kind for owed in saved.owed] == ["OpenIncident"]
         orders.away = False
         await until(lambda: bool(orders.of(OpenIncident)))
-        await asyncio.sleep(1)
+        await until(lambda: not watching.entries[SERVICE].owed and not watching.entries[SERVICE].unsaved)
         assert len(orders.of(OpenIncident)) == 1
+        done = await Watches(room.ground.store.link).read(HOST, SERVICE)
+        assert done is not None
+        assert done.owed == ()
         assert orders.carried[0][0] == saved.owed[0].id
 
 
