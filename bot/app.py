@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from bot.accounts import Accounts
+from bot.clients.directory import People
 from bot.clients.probe import Probe
 from bot.clients.slack import Directory, Outbox, connect_slack
 from bot.clients.slack_history import Archive
@@ -99,7 +100,9 @@ class App:
         client = connect_slack(self._settings.bot_token.get_secret_value(), self._settings.slack_api_url)
         fallback = self._configuration.slack.fallback_channel
         outbox = Outbox(client, store, fallback=ChannelId(fallback) if fallback else None)
-        ground = self._lay_ground(store, outbox)  # closed last: to a task, a closed host is a lost one
+        ground = self._lay_ground(
+            store, outbox, People(client)
+        )  # closed last: to a task, a closed host is a lost one
         self._stack.push_async_callback(self.tasks.close, grace=_GRACE)
         leases = self.tasks.spawn("leases", store.leases.run(), vital=True)
         self._stack.push_async_callback(store.leases.close)
@@ -159,7 +162,7 @@ class App:
         self.vitals.stage = "stopping"
         await self._stack.aclose()
 
-    def _lay_ground(self, store: Store, outbox: Outbox) -> Ground:
+    def _lay_ground(self, store: Store, outbox: Outbox, people: People | None = None) -> Ground:
         hosts = {
             HostName(name): Host(HostName(name), host) for name, host in self._configuration.hosts.items()
         }
@@ -187,6 +190,7 @@ class App:
             probes=probes,
             engines=self._engines,
             make_redactor=lambda: Redactor(known),
+            people=people,
         )
 
     def _parts(self, ground: Ground, startups: Startups, client: AsyncWebClient) -> Parts:

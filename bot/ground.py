@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bot.clients.directory import People
 from bot.clients.probe import Probe
 from bot.clients.slack import Outbox
 from bot.clients.ssh import Host
@@ -35,6 +36,7 @@ class Ground:
     engines: Mapping[ServiceName, EngineFile]
     make_redactor: Callable[[], Redactor]  # one per stream: it remembers an open PEM block
     tallies: Tallies = field(default_factory=Tallies)
+    people: People | None = None  # what they are called; without it, by their ids
 
     def section(self, service: ServiceName) -> ServiceSection:
         return self.configuration.services[service]

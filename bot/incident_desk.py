@@ -33,6 +33,7 @@ from bot.core.monitor_events import Muted, Unmuted
 from bot.core.request import Outage, operation_of
 from bot.ground import Ground
 from bot.incident_messages import export_letter
+from bot.incident_people import read_people
 from bot.incident_running import PLAN, STATE
 from bot.messages import answer_root
 from bot.watch_orders import pack_fact, pack_word
@@ -181,9 +182,16 @@ class Desk:
         if record is None:
             return render_unknown(incident)
         plan, state = PLAN.validate_json(record.plan), STATE.validate_json(record.state)
+        people = await read_people(self.ground, plan, state, self.ground.clock.now())
         thread, coming = f"export-{operation_of(token)}", render_export_coming(record.incident)
         letter, content = export_letter(
-            plan, state, self.ground.clock.now(), identity=f"{thread}:file", thread=thread, channel=channel
+            plan,
+            state,
+            self.ground.clock.now(),
+            identity=f"{thread}:file",
+            thread=thread,
+            channel=channel,
+            people=people,
         )
         letter = letter.model_copy(update={"thread_ts": thread_ts})
         root = [] if thread_ts else [answer_root(coming, thread=thread, channel=channel, asker=by)]

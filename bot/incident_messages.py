@@ -12,12 +12,12 @@ from bot.core.incident_remains import tags_of
 from bot.core.incident_render import render_incident_reply, render_incident_root, render_stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from bot.core.blocks import Message
-    from bot.core.events import ChannelId, UserId
+    from bot.core.events import ChannelId
     from bot.core.incident_actions import IncidentView, PostIncidentReply, UploadTimeline
+    from bot.core.incident_export import People
     from bot.core.incident_state import IncidentPlan, IncidentState
     from bot.core.monitor_events import TellStopped
 
@@ -84,13 +84,18 @@ def _said(order: PostIncidentReply) -> dict[str, str]:
 
 
 def timeline_letter(
-    order: UploadTimeline, plan: IncidentPlan, state: IncidentState, now: datetime, *, channel: ChannelId
+    order: UploadTimeline,
+    plan: IncidentPlan,
+    state: IncidentState,
+    now: datetime,
+    *,
+    channel: ChannelId,
+    people: People,
 ) -> tuple[Outgoing, bytes]:
     """The whole story as a file, and its bytes."""
     thread = plan.incident
-    return export_letter(
-        plan, state, now, identity=f"{thread}:{order.sequence}", thread=thread, channel=channel
-    )
+    identity = f"{thread}:{order.sequence}"
+    return export_letter(plan, state, now, identity=identity, thread=thread, channel=channel, people=people)
 
 
 def export_letter(
@@ -101,9 +106,9 @@ def export_letter(
     identity: str,
     thread: str,
     channel: ChannelId,
-    names: Mapping[UserId, str] | None = None,
+    people: People,
 ) -> tuple[Outgoing, bytes]:
-    text, name = render_export(plan, state, now, names=names), export_name(plan)
+    text, name = render_export(plan, state, now, people), export_name(plan)
     told = f"The whole timeline: `{name}`"
     note = FileNote(name=name, title=name, comment=told, lines=text.count("\n"), masked=0)
     outgoing = Outgoing(id=identity, thread=thread, kind="upload", channel=channel, text=told, file=note)

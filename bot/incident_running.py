@@ -29,6 +29,7 @@ from bot.core.incident_actions import (
     UploadTimeline,
 )
 from bot.core.incident_events import IncidentEvent, StartFollowed
+from bot.core.incident_export import People
 from bot.core.incident_state import IncidentPlan, IncidentState
 from bot.core.incident_words import tell_plain
 from bot.core.monitor_events import IncidentClosed, IncidentFound
@@ -37,6 +38,7 @@ from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 from bot.ground import Ground
 from bot.incident_looks import Looks
 from bot.incident_messages import incident_reply, incident_root, timeline_letter
+from bot.incident_people import read_people
 from bot.watch_orders import Said, read_fact
 
 if TYPE_CHECKING:
@@ -206,14 +208,19 @@ class IncidentRunning:
 
     async def _take_up(self, actions: Sequence[IncidentAction], heard: Sequence[str]) -> None:
         """Save what has become of it with what is told, then touch the world."""
-        messages, files = self._messages(actions)
+        people = People()
+        if any(isinstance(action, UploadTimeline) for action in actions):
+            people = await read_people(self.ground, self.plan, self.incident.state, self.ground.clock.now())
+        messages, files = self._messages(actions, people)
         # A present that shows nothing new alone is neither told nor written.
         telling = messages or heard or any(not isinstance(action, EditIncident) for action in actions)
         if telling or self._is_behind():
             await self._save(actions, messages, files, heard)
         await self._perform(actions)
 
-    def _messages(self, actions: Sequence[IncidentAction]) -> tuple[list[Outgoing], dict[str, bytes]]:
+    def _messages(
+        self, actions: Sequence[IncidentAction], people: People
+    ) -> tuple[list[Outgoing], dict[str, bytes]]:
         channel, now = self.record.channel, self.ground.clock.now()
         view = self.incident.view(now)
         replies: list[Outgoing] = []
@@ -225,7 +232,9 @@ class IncidentRunning:
                     replies.append(incident_reply(action, view, channel=channel))
                 case UploadTimeline():
                     state = self.incident.state
-                    letter, content = timeline_letter(action, self.plan, state, now, channel=channel)
+                    letter, content = timeline_letter(
+                        action, self.plan, state, now, channel=channel, people=people
+                    )
                     replies.append(letter)
                     files[letter.id] = content
                 case EditIncident():

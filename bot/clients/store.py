@@ -277,9 +277,16 @@ class Store(Remembered):
     async def audit(self, entry: AuditEntry) -> None:
         await self._audits.write(entry)
 
-    async def audits(self, limit: int, service: ServiceName | None = None) -> list[AuditEntry]:
+    async def audits(
+        self,
+        limit: int,
+        service: ServiceName | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[AuditEntry]:
         """Newest first."""
-        return await self._audits.read(limit, service)
+        return await self._audits.read(limit, service, since=since, until=until)
 
     # Messages and their places.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 from bot.clients.records import AuditEntry, dump, load
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 AUDITS = "kimi:audit"  # stream
 MOST = 10_000  # about as many entries are kept
 _PAGE = 500
+_DISORDER = timedelta(minutes=5)  # clocks of processes differ, and an entry may wait for a Redis that is away
+
+
+def _is_within(
+    entry: AuditEntry, service: ServiceName | None, since: datetime | None, until: datetime | None
+) -> bool:
+    late = until is not None and entry.at > until
+    early = since is not None and entry.at < since
+    return service in (None, entry.service) and not late and not early
 
 
 class Audits:
@@ -27,8 +37,15 @@ class Audits:
     async def write(self, entry: AuditEntry) -> None:
         await self._link.run(AUDIT, [AUDITS], uuid.uuid4().hex, dump(entry), MOST)
 
-    async def read(self, limit: int, service: ServiceName | None = None) -> list[AuditEntry]:
-        """Newest first."""
+    async def read(
+        self,
+        limit: int,
+        service: ServiceName | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[AuditEntry]:
+        """Newest first. `since`, `until`: both ends count; what is older by minutes is not even read."""
         found: list[AuditEntry] = []
         before = "+"
         while len(found) < limit:
@@ -36,11 +53,9 @@ class Audits:
                 "list[tuple[bytes, dict[bytes, bytes]]]",
                 await self._link.ask(self._link.redis.xrevrange(AUDITS, before, "-", count=_PAGE)),
             )
-            for name, fields in rows:
-                entry = await self._load(name, fields)
-                if entry is not None and service in (None, entry.service):
-                    found.append(entry)
-            if len(rows) < _PAGE:
+            entries = [entry for row in rows if (entry := await self._load(*row)) is not None]
+            found += [each for each in entries if _is_within(each, service, since, until)]
+            if len(rows) < _PAGE or (since is not None and entries and entries[-1].at < since - _DISORDER):
                 break
             before = f"({rows[-1][0].decode()}"
         return found[:limit]

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from bot.core.incident_state import Ending, Severity, short_id
+from bot.core.events import ServiceName, UserId
+from bot.core.incident_state import Ending, EntryKind, Severity, short_id
 from bot.core.incident_view import cause_of, downtime_of, loading_of
 from bot.core.incident_words import tell_well
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from bot.core.events import UserId
     from bot.core.incident_state import Entry, IncidentPlan, IncidentState, RunRead
 
+BEFORE = timedelta(hours=1)  # the first sign: what people did then may be why
+_MOST_DEEDS = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~])")
 _ENDINGS = {
@@ -32,17 +33,44 @@ def export_name(plan: IncidentPlan) -> str:
     return f"{_UNSAFE.sub('-', plan.subject).strip('-.') or 'incident'}-incident-{short_id(plan.incident)}.md"
 
 
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One thing a person asked of kimi, and what came of it, in the audit's words."""
+
+    at: datetime
+    by: UserId | None
+    verb: str
+    outcome: str
+    service: ServiceName | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Who did what, where it is known; `names`: what people are called, else their ids are shown."""
+
+    deeds: tuple[Deed, ...] | None = None
+    names: Mapping[UserId, str] = field(default_factory=dict)
+
+
+def time_of_deeds(plan: IncidentPlan, state: IncidentState, now: datetime) -> tuple[datetime, datetime]:
+    """From when to when it matters what people did."""
+    return plan.began - BEFORE, state.recovered or now
+
+
 def render_export(
-    plan: IncidentPlan, state: IncidentState, now: datetime, *, names: Mapping[UserId, str] | None = None
+    plan: IncidentPlan, state: IncidentState, now: datetime, people: People | None = None
 ) -> str:
-    """All times UTC. `names`: of people, where they are known; their ids otherwise."""
-    known = names or {}
+    """All times UTC."""
+    people = people or People()
+    known = people.names
     parts = [
         f"# {_plain(plan.subject)}: incident {short_id(plan.incident)}",
         _facts(plan, state, now, known),
         _cause(plan, state),
         _changes(state),
         _timeline(state, known),
+        _deeds(plan, state, people),
         _log(state.read),
         "## To be written\n\n- What it meant for users:\n- Why it could happen:\n- What is done about it:",
     ]
@@ -53,7 +81,7 @@ def _facts(plan: IncidentPlan, state: IncidentState, now: datetime, names: Mappi
     rows = [
         ("What", _what(plan, state)),
         ("First sign", _time(plan.began)),
-        ("Opened", f"{_time(plan.opened)} ({spell_duration(plan.opened - plan.began)} after it)"),
+        ("Opened", f"{_time(plan.opened)} ({_after(plan.opened - plan.began)})"),
         ("Last good check", _time(plan.last_healthy) if plan.last_healthy else "not known"),
         ("Acknowledged", _acknowledged(plan, state, names)),
         ("Ended", _ended(state, names)),
@@ -67,16 +95,23 @@ def _facts(plan: IncidentPlan, state: IncidentState, now: datetime, names: Mappi
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {_plain(told)} |" for name, told in rows)])
 
 
+def _after(taken: timedelta) -> str:
+    return f"{spell_duration(taken)} after it" if taken >= timedelta(seconds=1) else "at once"
+
+
 def _what(plan: IncidentPlan, state: IncidentState) -> str:
     what = _WHAT[state.severity]
     return f"host {what}" if plan.service is None else f"{what} on {plan.host}"
 
 
 def _acknowledged(plan: IncidentPlan, state: IncidentState, names: Mapping[UserId, str]) -> str:
-    if state.acked_by is None or state.acked is None:
+    if state.acked_by is None:
         return "by nobody"
+    who = _who(state.acked_by, names)
+    if state.acked is None:
+        return f"by {who}"
     after = spell_duration(state.acked - plan.opened)
-    return f"by {_who(state.acked_by, names)}, {after} after it was opened"
+    return f"by {who}, {after} after it was opened"
 
 
 def _ended(state: IncidentState, names: Mapping[UserId, str]) -> str:
@@ -140,6 +175,39 @@ def _timeline(state: IncidentState, names: Mapping[UserId, str]) -> str:
 def _row(entry: Entry, names: Mapping[UserId, str]) -> str:
     by = f" ({_who(entry.by, names)})" if entry.by is not None else ""
     return f"- `{_time(entry.at)}` {entry.kind}: {_plain(entry.sentence)}{by}"
+
+
+def _deeds(plan: IncidentPlan, state: IncidentState, people: People) -> str:
+    """What was asked of kimi, in chat or by a button; also what was refused, or came to nothing."""
+    title = "## Who did what (UTC)"
+    if people.deeds is None:
+        return f"{title}\n\nThe audit could not be read."
+    deeds = sorted((*people.deeds, *_of_host(plan, state)), key=lambda deed: deed.at)
+    rows = [_deed(deed, plan, people.names) for deed in deeds[:_MOST_DEEDS]]
+    if len(deeds) > _MOST_DEEDS:
+        rows.append(f"- … and {len(deeds) - _MOST_DEEDS:,} more")
+    told = "\n".join(rows) or "Nobody asked kimi for anything."
+    bounds = "From an hour before the first sign on. What was done on a host itself is not known here."
+    return f"{title}\n\n{told}\n\n{bounds}"
+
+
+def _of_host(plan: IncidentPlan, state: IncidentState) -> list[Deed]:
+    """The audit names services: what concerned the host's own incident stands in its timeline alone."""
+    if plan.service is not None:
+        return []
+    return [
+        Deed(entry.at, entry.by, entry.sentence, "")
+        for entry in state.timeline
+        if entry.by is not None and entry.kind in {EntryKind.PERSON, EntryKind.CLOSED}
+    ]
+
+
+def _deed(deed: Deed, plan: IncidentPlan, names: Mapping[UserId, str]) -> str:
+    who = _who(deed.by, names) if deed.by is not None else "somebody"
+    about = f" {_plain(deed.service)}" if deed.service is not None and deed.service != plan.service else ""
+    reason = f" (“{_plain(deed.reason)}”)" if deed.reason else ""
+    outcome = f" → {deed.outcome}" if deed.outcome else ""
+    return f"- `{_time(deed.at)}` **{_plain(who)}**: {_plain(deed.verb)}{about}{reason}{outcome}"
 
 
 def _log(read: RunRead | None) -> str:

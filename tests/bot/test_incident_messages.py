@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from bot.core.events import ChannelId
 from bot.core.incident_actions import PostIncidentReply, SignTold, UploadTimeline
+from bot.core.incident_export import People
 from bot.core.monitor_events import TellStopped
 from bot.incident_messages import incident_reply, incident_root, stopped_message, timeline_letter
 from tests.support.incidents import BEGAN, DIED, SERVICE, Case
@@ -34,7 +35,12 @@ def test_a_reply_is_named_by_its_number_and_shown_in_the_channel_where_that_is_o
 def test_the_timeline_is_a_file_of_the_thread() -> None:
     case = Case()
     letter, content = timeline_letter(
-        UploadTimeline(9), case.plan, case.incident.state, case.now + timedelta(minutes=1), channel=CHANNEL
+        UploadTimeline(9),
+        case.plan,
+        case.incident.state,
+        case.now + timedelta(minutes=1),
+        channel=CHANNEL,
+        people=People(),
     )
     assert (letter.id, letter.kind) == (f"{case.plan.incident}:9", "upload")
     assert letter.file is not None

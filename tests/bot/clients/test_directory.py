@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest_asyncio
 
-from bot.clients.directory import Directory
+from bot.clients.directory import Directory, People
 from bot.clients.slack_calls import connect_slack
+from bot.core.events import UserId
 from bot.practice.slack_faults import FaultPlan
 from tests.support.outbox import open_slack
+from tests.support.slack_app import web_client
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -61,3 +63,21 @@ async def test_nobody_when_slack_does_not_tell_and_soon_asked_again(slack: Pract
 
 async def test_an_unknown_group_has_nobody(slack: PracticeSlack) -> None:
     assert await directory(slack, [0.0]).members("S0NONE") == frozenset()
+
+
+async def test_people_are_called_what_slack_calls_them(slack: PracticeSlack) -> None:
+    slack.add_user("U1", "alice")
+    people = People(web_client(slack))
+    alice, nobody = UserId("U1"), UserId("U9")
+    assert await people.names([alice, nobody, alice]) == {alice: "alice"}
+    asked = len(slack.calls)
+    assert await people.names([alice]) == {alice: "alice"}
+    assert len(slack.calls) == asked
+
+
+async def test_a_slack_that_does_not_answer_leaves_them_their_ids(slack: PracticeSlack) -> None:
+    slack.add_user("U1", "alice")
+    slack.faults.add("users.info", FaultPlan.status(500), times=1)
+    people = People(web_client(slack))
+    assert await people.names([UserId("U1")]) == {}
+    assert await people.names([UserId("U1")]) == {UserId("U1"): "alice"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +52,17 @@ async def test_the_newest_come_first(audits: Audits) -> None:
     assert await audits.read(2, EVEN) == [entry(4), entry(2)]
     assert await audits.read(100, ODD) == [entry(5), entry(3), entry(1)]
     assert await audits.read(10, ServiceName("another")) == []
+
+
+async def test_of_a_time_no_more_is_read_than_that(audits: Audits, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.clients.store_audit._PAGE", 2)
+    times = [NOW - timedelta(hours=9 - number) for number in range(10)]
+    for number, at in enumerate(times):
+        await audits.write(entry(number).model_copy(update={"at": at}))
+    found = await audits.read(100, since=times[5], until=times[7])
+    assert [each.reason for each in found] == ["7", "6", "5"]
+    assert [each.reason for each in await audits.read(100, EVEN, since=times[5])] == ["8", "6"]
+    assert [each.reason for each in await audits.read(100, until=times[0])] == ["0"]
 
 
 async def test_more_than_one_page_is_read(audits: Audits, monkeypatch: pytest.MonkeyPatch) -> None:

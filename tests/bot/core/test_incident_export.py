@@ -21,10 +21,11 @@ from bot.core.incident_events import (
     StartFollowed,
     StartOver,
 )
-from bot.core.incident_export import export_name, render_export
+from bot.core.incident_export import Deed, People, export_name, render_export, time_of_deeds
 from bot.core.incident_state import Severity, Sign, SignKind
 from bot.core.incident_turn import MOST_ENTRIES
 from tests.support.incidents import (
+    ALICE,
     BEGAN,
     BOB,
     HOST,
@@ -39,8 +40,14 @@ from tests.support.incidents import (
 )
 
 
-def _export(case: Case) -> str:
-    return render_export(case.plan, case.incident.state, case.now, names={BOB: "Bob"})
+def _export(case: Case, *deeds: Deed) -> str:
+    return render_export(case.plan, case.incident.state, case.now, People(deeds, {BOB: "Bob"}))
+
+
+DEEDS = (
+    Deed(BEGAN + timedelta(minutes=5), BOB, "restart", "started", SERVICE, "new *parser*"),
+    Deed(BEGAN - timedelta(minutes=20), ALICE, "reload", "done", SERVICE),
+)
 
 
 def _whole() -> Case:
@@ -52,6 +59,39 @@ def _whole() -> Case:
     case.tell(StartOver(OperationId("op1"), Verdict.HEALTHY, timedelta(minutes=8)), after=480)
     case.tell(Recovered(BEGAN + timedelta(seconds=755)), after=30)
     return case
+
+
+def test_who_did_what_stands_in_the_order_of_time_with_what_came_of_it() -> None:
+    told = _export(_whole(), *DEEDS).split("## Who did what (UTC)")[1].split("##")[0]
+    assert told.strip().splitlines()[:2] == [
+        f"- `2026-05-29 02:52:41` **{ALICE}**: reload → done",
+        "- `2026-05-29 03:17:41` **Bob**: restart (“new \\*parser\\*”) → started",
+    ]
+    assert "an hour before the first sign" in told
+
+
+def test_nobody_did_anything_or_nobody_can_say() -> None:
+    assert "Nobody asked kimi for anything." in _export(Case())
+    case = Case()
+    assert "The audit could not be read." in render_export(case.plan, case.incident.state, case.now)
+
+
+def test_of_a_host_what_was_done_about_its_own_stands_beside_what_was_done_about_its_services() -> None:
+    case = Case(make_incident_plan(severity=Severity.HOST, service=None, subject=HOST, members=()))
+    case.tell(Acknowledged(BOB), after=60)
+    told = _export(case, *DEEDS[:1])
+    assert "**Bob**: acknowledged after 1m" in told
+    assert f"**Bob**: restart {SERVICE} (" in told
+
+
+def test_the_time_that_matters_ends_with_the_incident() -> None:
+    case = _whole()
+    since, until = time_of_deeds(case.plan, case.incident.state, case.now + timedelta(hours=5))
+    assert (since, until) == (BEGAN - timedelta(hours=1), case.now)
+    open_ = Case()
+    assert time_of_deeds(open_.plan, open_.incident.state, BEGAN + timedelta(hours=5))[
+        1
+    ] == BEGAN + timedelta(hours=5)
 
 
 def test_a_whole_outage() -> None:
@@ -134,4 +174,4 @@ def test_no_line_ends_its_block_or_begins_a_heading(texts: list[str]) -> None:
         elif not fence and line.startswith("#"):
             headings.append(line)
     assert fence == ""
-    assert [line.split(" ")[0] for line in headings] == ["#", "##", "##", "##", "##"]
+    assert [line.split(" ")[0] for line in headings] == ["#", *["##"] * 5]
