@@ -73,7 +73,7 @@ from bot.core.monitor_starts import (
     take_operation,
     take_verdict,
 )
-from bot.core.monitor_state import Mute, WatchPlan, WatchStanding, WatchState
+from bot.core.monitor_state import Mute, WatchPlan, WatchStanding, WatchState, kept
 from bot.core.monitor_turn import WatchTurn
 from bot.core.monitor_units import Ails, RunBegan, RunDied, RunStopped, read_line, read_state
 from bot.core.startup_view import host_of
@@ -83,9 +83,6 @@ if TYPE_CHECKING:
 
     from bot.core.monitor_units import UnitFact
     from config.engine_file import EngineFile
-
-
-_COARSE = 300  # seconds; a sign that comes over and over is not written each time
 
 
 class Watch:
@@ -221,7 +218,7 @@ class Watch:
         self._judge(event, stopped, now)
 
     def _see(self, event: Checked, now: datetime) -> dict[Any, UnitState]:
-        """The units that can be seen; a host that comes back is counted anew."""
+        """The units that can be seen; what is asked through a host that comes back is counted anew."""
         state = self.state
         units: dict[Any, UnitState] = {}
         for name, member in state.members.items():
@@ -230,12 +227,18 @@ class Watch:
                 member.unseen = member.unseen or now
                 continue
             if member.unseen is not None:
-                member.unseen, state.fails = None, 0
-                if state.standing is WatchStanding.SUSPECT:
-                    state.signs = []
-                    self._turn.stand(WatchStanding.SERVING, now)
+                member.unseen = None
+                if self.plan.reach == "ssh" and host_of(name) == self.plan.host:
+                    self._count_anew(now)
             units[name] = unit
         return units
+
+    def _count_anew(self, now: datetime) -> None:
+        state = self.state
+        state.fails = 0
+        if state.standing is WatchStanding.SUSPECT:
+            state.signs = []
+            self._turn.stand(WatchStanding.SERVING, now)
 
     def _judge(self, event: Checked, stopped: list[RunStopped], now: datetime) -> None:
         turn, state = self._turn, self.state
@@ -291,30 +294,3 @@ class Watch:
 
 def _are_up(units: dict[Any, UnitState]) -> bool:
     return all(unit.active == "active" and unit.job is None for unit in units.values())
-
-
-def kept(state: WatchState) -> tuple[Any, ...]:
-    """What must be on record before the process may die; equal means: nothing to write."""
-    members = tuple(
-        (each.invocation, each.died, each.stopping, each.boot, each.restarts, each.absent, each.fatal)
-        for each in state.members.values()
-    )
-    operation = state.operation and (state.operation.operation, state.operation.missed)
-    follow = state.follow and state.follow.invocation
-    mute = state.mute and (state.mute.until, state.mute.by)
-    ails = tuple((kind, int(at.timestamp()) // _COARSE) for kind, at in state.worst.items())
-    return (
-        (state.standing, state.served, state.waived, state.severity, state.incident, state.recovered),
-        (
-            state.times,
-            state.followed,
-            state.longest,
-            len(state.signs),
-            state.stopped,
-            operation,
-            follow,
-            mute,
-        ),
-        (min(state.smoke_fails, 2), min(state.slow, 2), min(state.cut, 2), ails),
-        members,
-    )

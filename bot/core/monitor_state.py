@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from bot.core.baseline import Usual
 from bot.core.events import HostName, InvocationId, Member, OperationId, ServiceName, UserId, Verb
 from bot.core.incident_state import How, IncidentId, Severity, Sign, SignKind
+
+_COARSE = 300  # seconds; a sign that comes over and over is not written each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,33 @@ class WatchState:
     times: int = 0  # how often it went down in that incident
     recovered: datetime | None = None  # when the last incident was over
     mute: Mute | None = None
+
+
+def kept(state: WatchState) -> tuple[Any, ...]:
+    """What must be on record before the process may die; equal means: nothing to write."""
+    members = tuple(
+        (each.invocation, each.died, each.stopping, each.boot, each.restarts, each.absent, each.fatal)
+        for each in state.members.values()
+    )
+    operation = state.operation and (state.operation.operation, state.operation.missed)
+    follow = state.follow and state.follow.invocation
+    mute = state.mute and (state.mute.until, state.mute.by)
+    ails = tuple((kind, int(at.timestamp()) // _COARSE) for kind, at in state.worst.items())
+    return (
+        (state.standing, state.served, state.waived, state.severity, state.incident, state.recovered),
+        (
+            state.times,
+            state.followed,
+            state.longest,
+            len(state.signs),
+            state.stopped,
+            operation,
+            follow,
+            mute,
+        ),
+        (min(state.smoke_fails, 2), min(state.slow, 2), min(state.cut, 2), ails),
+        members,
+    )
 
 
 @dataclass(frozen=True, slots=True)

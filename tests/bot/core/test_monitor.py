@@ -158,6 +158,18 @@ def test_a_host_that_ssh_does_not_reach_tells_nothing_of_its_services() -> None:
     assert room.stands() is WatchStanding.SERVING
 
 
+def test_a_further_members_host_that_comes_and_goes_does_not_hide_that_it_fails() -> None:
+    other = Member("llm-three/kimi.service")
+    room = Room(make_plan(members=(MEMBER, other)))
+    running = replace(RUNNING, invocation=run_id(1))
+    room.look(2, units={MEMBER: running, other: running}, boots={})
+    room.probe = REFUSED
+    for _ in range(3):
+        room.look(units={MEMBER: running, other: "connection timed out"}, boots={})
+        room.look(units={MEMBER: running, other: running}, boots={})
+    assert len(room.ordered(OpenIncident)) == 1
+
+
 def test_a_unit_of_which_only_systemd_tells_nothing_is_judged_by_its_probe() -> None:
     """Of one scope of a host, say: the way to the engine is there."""
     room = Room()
@@ -222,6 +234,17 @@ class TestReachedPastSsh:
         room.look(10)
         room.unit, room.sight = RUNNING, Sight.SEEN
         assert room.look(2) == []
+
+    def test_a_link_that_comes_and_goes_does_not_hide_that_it_fails(self) -> None:
+        room = Room(make_plan(reach="direct"))
+        room.serve()
+        room.probe = room.inside = REFUSED
+        for _ in range(3):
+            room.unit, room.sight = "connection timed out", Sight.DOUBTFUL
+            room.look()
+            room.unit, room.sight = RUNNING, Sight.SEEN
+            room.look()
+        assert len(room.ordered(OpenIncident)) == 1
 
     def test_the_host_answers_again_before_its_services_do(self) -> None:
         room = Room(make_plan(reach="direct"))

@@ -19,6 +19,7 @@ from bot.core.monitor_state import (
     WatchPlan,
     WatchStanding,
     WatchState,
+    kept,
 )
 
 AT = datetime(2026, 5, 29, 3, 12, 41, tzinfo=UTC)
@@ -40,6 +41,18 @@ def test_the_state_of_a_service() -> None:
     )
     adapter = TypeAdapter(WatchState)
     assert adapter.validate_json(adapter.dump_json(state)) == state
+
+
+def test_counts_of_checks_are_not_worth_writing_and_what_is_ordered_is() -> None:
+    state = WatchState()
+    before = kept(state)
+    state.fails, state.goods, state.last_healthy = 2, 7, AT
+    state.worst[SignKind.SLOW] = AT
+    with_sign = kept(state)
+    state.worst[SignKind.SLOW] = AT + timedelta(seconds=1)
+    assert kept(state) == with_sign != before
+    state.severity = Severity.DOWN
+    assert kept(state) != with_sign
 
 
 def test_the_state_of_a_host() -> None:
