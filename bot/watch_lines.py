@@ -18,6 +18,7 @@ from bot.clients.ssh import Host
 from bot.clients.ssh_watch import lacks_patterns
 from bot.core.events import InvocationId, Member, Origin, ServiceName, UnitName
 from bot.core.journal import Decoder
+from bot.core.kernel import read_culprit
 from bot.core.monitor_events import UnitLine
 from bot.core.monitor_lines import telling_pattern
 from bot.core.redact import Redactor
@@ -33,6 +34,8 @@ log = structlog.get_logger()
 
 Hear: TypeAlias = Callable[[ServiceName, UnitLine], Awaitable[None]]
 Whose: TypeAlias = Callable[[InvocationId], list[tuple[ServiceName, Member]]]
+_ASK_WITHIN = 5.0  # real seconds
+_MOST_PIDS = 64
 _NAMES = ("USER_UNIT", "UNIT", "_SYSTEMD_USER_UNIT", "_SYSTEMD_UNIT", "OBJECT_SYSTEMD_UNIT")
 
 
@@ -49,6 +52,7 @@ class HostLines:
     whose: Whose
     make_redactor: Callable[[], Redactor]
     units: dict[UnitName, list[tuple[ServiceName, Member]]] = field(default_factory=dict)
+    _units_of: dict[int, UnitName | None] = field(default_factory=dict)  # by process that the kernel named
 
     async def follow(self) -> None:
         """For ever. Where the host's journalctl cannot search, only systemd's own lines are heard."""
@@ -82,13 +86,34 @@ class HostLines:
     async def _route(self, line: LogLine) -> None:
         if line.partial:
             return
-        for service, member in self._concerned(line):
+        kernel = line.origin is Origin.KERNEL
+        for service, member in await self._ask_whose(line) if kernel else self._concerned(line):
             await self.hear(service, UnitLine(member, line))
 
+    async def _ask_whose(self, line: LogLine) -> list[tuple[ServiceName, Member]]:
+        """The kernel names a process at best, and the host its unit; what neither does concerns all of it."""
+        unit, pid = None, read_culprit(line.reading)
+        if pid is not None:
+            if pid not in self._units_of:
+                self._units_of = dict([*self._units_of.items()][-_MOST_PIDS:])
+                self._units_of[pid] = await self._ask_unit(pid)
+            unit = self._units_of[pid]
+        if unit is not None:
+            return self.units.get(unit, [])
+        return [each for listeners in self.units.values() for each in listeners]
+
+    async def _ask_unit(self, pid: int) -> UnitName | None:
+        """None where the host does not tell soon; a service's processes are all in its unit's group."""
+        try:
+            async with asyncio.timeout(_ASK_WITHIN):
+                finished = await self.host.run(("cat", f"/proc/{pid}/cgroup"))
+        except (HostError, TimeoutError) as error:
+            log.debug("culprit_not_told", host=self.host.name, pid=pid, error=str(error))
+            return None
+        groups = [part for part in finished.out.strip().split("/") if part.endswith(".service")]
+        return UnitName(groups[-1]) if groups and not finished.status else None
+
     def _concerned(self, line: LogLine) -> list[tuple[ServiceName, Member]]:
-        """The kernel's lines name no unit: they concern all of the host."""
-        if line.origin is Origin.KERNEL:
-            return [each for listeners in self.units.values() for each in listeners]
         named = (line.fields.get(name) for name in _NAMES)
         found = next((UnitName(unit) for unit in named if unit in self.units), None)
         if found is not None:

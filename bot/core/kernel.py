@@ -56,6 +56,12 @@ def read_pid(reading: str) -> int | None:
     return int(found["pid"]) if found else None
 
 
+def read_culprit(reading: str) -> int | None:
+    """The process whose work a GPU failed at; None where the line names none."""
+    found = _FAULT.search(reading)
+    return int(found["pid"]) if found else None
+
+
 def names_process(reading: str) -> bool:
     """The line that says it best: with the process and its memory."""
     return _KILLED.search(reading) is not None

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bot.core.incident_events import IncidentEvent
 
 
-_APART = 0.5  # of `every`: failures that count
+_APART = 0.5  # of `every`: looks that count
 _FRESH = 1.5  # times the `every` of whom was asked: so long an answer tells that the host is there
 _SILENT = "the host does not answer SSH"
 _NO_SSH = "SSH does not answer"
@@ -84,7 +84,8 @@ class HostWatch:
 
     def _take_seen(self, now: datetime) -> None:
         state = self.state
-        state.goods += 1
+        if state.goods == 0 or state.good is None or now - state.good >= self.plan.every * _APART:
+            state.goods, state.good = state.goods + 1, now
         state.good_since = state.good_since or now
         state.seen, state.last_seen, state.fails, state.failing_since = True, now, 0, None
         state.barred, state.barred_at, state.shows, state.alike = "", None, "", 0

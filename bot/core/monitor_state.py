@@ -187,6 +187,7 @@ class HostState:
     fails: int = 0
     goods: int = 0
     good_since: datetime | None = None
+    good: datetime | None = None  # the newest that was counted
     failing_since: datetime | None = None
     failed: datetime | None = None  # the newest failure that was counted
     error: str = ""

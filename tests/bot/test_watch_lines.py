@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from bot.core.events import InvocationId, Member, ServiceName, UnitName
@@ -49,6 +50,35 @@ async def test_lines_come_to_whom_they_concern(redis_url: str) -> None:
         assert "timed out" in heard[0][2]
         assert "hit an exception" in heard[1][2]
         assert "Xid" in heard[2][2]
+
+
+async def test_a_fault_of_a_gpu_concerns_the_unit_whose_process_the_kernel_names(tmp_path: Path) -> None:
+    def xid(rest: str) -> str:
+        said = f"NVRM: Xid (PCI:0000:4f:00): 31, {rest}MMU Fault"
+        return json.dumps({"__CURSOR": "s=1", "_TRANSPORT": "kernel", "MESSAGE": said}) + "\n"
+
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers["journalctl --no-pager -n 0"] = Said("-- cursor: s=1\n")
+        mine, unknown = xid("pid=4711, name=python3, "), xid("pid=4712, name=python3, ")
+        server.answers["journalctl"] = Said(mine + mine + unknown + xid(""))
+        server.answers["cat /proc/4711/cgroup"] = Said("0::/system.slice/b.service\n")
+        server.answers["cat"] = Said(err="cat: /proc/4712/cgroup: No such file or directory\n", status=1)
+        heard: list[ServiceName] = []
+
+        async def hear(service: ServiceName, _: UnitLine) -> None:
+            heard.append(service)
+
+        lines = HostLines(host, "system", hear, lambda _: [], Redactor)
+        for name, service in (("a.service", SERVICE), ("b.service", OTHER)):
+            lines.units[UnitName(name)] = [(service, Member(f"far/{name}"))]
+        tasks = Tasks()
+        tasks.spawn("lines", lines.follow())
+        try:
+            await until(lambda: len(heard) >= 6)
+        finally:
+            await tasks.close(grace=2)
+        assert heard[:6] == [OTHER, OTHER, SERVICE, OTHER, SERVICE, OTHER]
+        assert sum(words[0] == "cat" for words in server.commands) == 2
 
 
 async def test_a_journalctl_without_search_tells_what_systemd_says(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.core.events import UnitState
-from bot.core.kernel import belongs, is_kill, matters, names_process, read_pid
+from bot.core.kernel import belongs, is_kill, matters, names_process, read_culprit, read_pid
 from bot.core.startup_state import MemberState
 
 CHOSEN = (
@@ -71,3 +71,8 @@ def test_what_a_kill_says() -> None:
     assert (is_kill(chosen), names_process(chosen), read_pid(chosen)) == (True, False, 7)
     assert (is_kill(killed), names_process(killed), read_pid(killed)) == (True, True, 7)
     assert (is_kill(XID), read_pid(XID)) == (False, None)
+
+
+def test_whose_work_a_gpu_failed_at() -> None:
+    assert read_culprit("NVRM: Xid (PCI:0000:4f:00): 31, pid='4711', name=python3, Ch 0000001b") == 4711
+    assert read_culprit("NVRM: Xid (PCI:0000:4f:00): 79, GPU has fallen off the bus.") is None

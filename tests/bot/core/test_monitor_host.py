@@ -97,6 +97,18 @@ def test_services_that_are_looked_at_one_after_the_other_are_one_look_at_the_hos
     assert len(room.look(GONE, 2)) == 1
 
 
+def test_nor_do_ten_services_that_see_it_again_prove_more_than_one() -> None:
+    room = Room()
+    room.look(SEEN)
+    room.look(GONE, 5)
+    for _ in NAMES:
+        room.now += timedelta(milliseconds=150)
+        room.actions += room.watch.handle(SEEN, room.now)
+    assert room.told() == []
+    room.look(SEEN)
+    assert [type(event) for event in room.told()] == [Recovered]
+
+
 def test_a_host_that_was_never_seen_is_not_told() -> None:
     room = Room()
     room.look(GONE, 100)
