@@ -251,4 +251,4 @@ class Desk:
 
 
 def _say_first(signs: Sequence[Sign]) -> str:
-    return signs[0].sentence if signs else ""
+    return signs[0].brief if signs else ""

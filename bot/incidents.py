@@ -104,7 +104,7 @@ class Incidents:
             plan=PLAN.dump_json(plan).decode(),
             state=STATE.dump_json(incident.state).decode(),
             severity=str(plan.severity),
-            headline=plan.signs[0].sentence if plan.signs else "",
+            headline=plan.signs[0].brief if plan.signs else "",
             owed=owed_of(begun) if self.webhook is not None else (),
         )
         return self._running(record, incident, lease, begun=begun)

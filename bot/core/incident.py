@@ -26,6 +26,7 @@ on just the same.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.events import Ticked
@@ -121,9 +122,9 @@ class Incident:
         turn.open()
         turn.changed = True
         for sign in self.plan.signs:
-            turn.note(EntryKind.SIGN, sign.sentence, sign.at, evidence=sign.evidence)
+            turn.note(EntryKind.SIGN, sign.brief, sign.at, evidence=sign.evidence)
         turn.note(EntryKind.OPENED, f"the incident is opened ({self.state.severity})", now)
-        turn.send(Told.OPENED, self.plan.signs[0].sentence if self.plan.signs else "", now)
+        turn.send(Told.OPENED, self.plan.signs[0].brief if self.plan.signs else "", now)
         self._ask(now)
         return turn.close(now)
 
@@ -318,7 +319,7 @@ class Incident:
         told = EndTold(
             ending=ending,
             severity=state.severity,
-            after=now - self.plan.began,
+            after=max(state.over - self.plan.began, timedelta()),
             downtime=state.downtime,
             loading=loading_of(state) or None,
             since=since if ending is Ending.RECOVERED else None,

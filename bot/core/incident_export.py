@@ -152,7 +152,7 @@ def _first_sign(plan: IncidentPlan, state: IncidentState) -> str:
     if not state.signs:
         return f"## Cause\n\n{read}No sign of one is known."
     first = state.signs[0]
-    told = f"## Cause\n\n{read}The first sign: {_plain(first.sentence)}."
+    told = f"## Cause\n\n{read}The first sign: {_plain(first.brief)}."
     return "\n\n".join((told, _fence("\n".join(first.evidence)))) if first.evidence else told
 
 

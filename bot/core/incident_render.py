@@ -25,7 +25,7 @@ from bot.core.blocks import (
 )
 from bot.core.incident_report import render_incident_reply
 from bot.core.incident_state import Ending, Severity, short_id
-from bot.core.incident_words import say_clock, say_when, tell_attempt
+from bot.core.incident_words import say_clock, say_when, tell_attempt, tell_first
 from bot.core.words import count, spell_duration
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _ended(view: IncidentView, name: str) -> str:
 
 
 def _first(view: IncidentView) -> str:
-    return say(view.signs[0].sentence, 300) if view.signs else "no reason is known"
+    return say(tell_first(view.signs[0]), 300) if view.signs else "no reason is known"
 
 
 def _where(view: IncidentView) -> str:
@@ -91,13 +91,15 @@ def _where(view: IncidentView) -> str:
 
 
 def _last(view: IncidentView) -> str:
-    return f" · last good check {say_clock(view.last_healthy)}" if view.last_healthy is not None else ""
+    """A probe that goes on answering while the engine is dead says nothing."""
+    last = view.last_healthy
+    return f" · last good check {say_clock(last)}" if last is not None and last < view.began else ""
 
 
 def _present(view: IncidentView) -> tuple[str, ...]:
     """The lines below the headline: why, what else shows it, whom it concerns."""
     cause = f"Cause: {say(view.cause, 600)}" if view.cause else _first_sign(view)
-    newer = [say(sign.sentence, 200) for sign in view.signs[1:]] if view.is_open else []
+    newer = [say(sign.brief, 200) for sign in view.signs[1:]] if view.is_open else []
     more = f"Also: {join_within(newer, 700, separator='; ')}" if newer else ""
     return (cause, more, _affected(view))
 
@@ -110,7 +112,7 @@ def _first_sign(view: IncidentView) -> str:
     answered = say(first.evidence[0], 300) if _is_host(view) and first.evidence else ""
     if view.is_open:
         return answered
-    return f"First sign: {say(first.sentence, 600)}{f' ({answered})' if answered else ''}"
+    return f"First sign: {say(first.brief, 600)}{f' ({answered})' if answered else ''}"
 
 
 def _is_host(view: IncidentView) -> bool:

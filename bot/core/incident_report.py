@@ -47,6 +47,7 @@ from bot.core.incident_words import (
     say_when,
     tell_attempt,
     tell_downtime,
+    tell_first,
     tell_plain,
     tell_run,
     tell_well,
@@ -99,10 +100,10 @@ def _sentence(text: str, most: int = 600) -> str:
 
 
 def _sign(reply: SignTold | WorsenedTold | AgainTold, view: IncidentView) -> Message:
-    name, what = say_name(view.subject), say(reply.sign.sentence, 600)
+    name, what = say_name(view.subject), say(reply.sign.brief, 600)
     match reply:
         case SignTold():
-            told = _sentence(reply.sign.sentence)
+            told = _sentence(reply.sign.brief)
         case WorsenedTold():
             gone = "is gone" if view.severity is Severity.HOST else "is *down*"
             told = f"🔴 {name} {gone} now, and was degraded before: {what}."
@@ -149,7 +150,7 @@ def _run(read: RunRead, view: IncidentView) -> Message:
     else:
         # Of the outage that opened the thread, nothing was said there before this.
         opening = view.signs and view.down_since == view.began
-        told = f"{_sentence(view.signs[0].sentence)} " if opening else ""
+        told = f"{_sentence(tell_first(view.signs[0]))} " if opening else ""
         told += "No line of its log says why."
     lines = count(len(read.excerpt), "line")
     blocks += [context(f"The last {lines} before it:"), preformatted(_newest(read.excerpt), _MOST_LINES)]
@@ -207,9 +208,16 @@ def _people(reply: AckTold | MuteTold | EscalationTold, view: IncidentView) -> M
             whom = mention_group(reply.group) if reply.group else "Somebody is needed here:"
             after = spell_duration(reply.after)
             told = f"{whom} {say_name(view.subject)}: nobody has acknowledged this incident for {after}."
-            return _line(f"{told} {_sentence(view.signs[0].sentence)}" if view.signs else told)
+            return _line(f"{told} {_sentence(why)}" if (why := _why(view)) else told)
         case _:
             assert_never(reply)
+
+
+def _why(view: IncidentView) -> str:
+    """What who is called needs first: what it dies of now, else why it broke."""
+    if view.last_attempt is not None:
+        return tell_attempt(view.last_attempt, 1)
+    return view.cause or (tell_first(view.signs[0]) if view.signs else "")
 
 
 # ---- the end ----------------------------------------------------------------------------------------------

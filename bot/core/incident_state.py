@@ -14,6 +14,7 @@ from bot.core.events import HostName, InvocationId, Member, OperationId, PhaseId
 IncidentId = NewType("IncidentId", str)  # 32 hex digits; people say the first of them
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://kimi-bot/incident")
+_TRACEBACK = ": Traceback (most recent call last):"
 SHORT_ID = 8  # hex digits that people see and say
 FLAP_WINDOW = timedelta(minutes=30)  # down again within it: the same incident
 LINGER = FLAP_WINDOW + timedelta(minutes=2)  # how long one that is over can still be taken up again
@@ -64,6 +65,11 @@ class Sign:
     sentence: str
     member: Member | None = None
     evidence: tuple[str, ...] = ()
+
+    @property
+    def brief(self) -> str:
+        """Without what only begins something longer: a traceback is shown, or its last line is the cause."""
+        return self.sentence.removesuffix(_TRACEBACK)
 
 
 class How(StrEnum):

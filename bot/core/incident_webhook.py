@@ -62,7 +62,7 @@ def make_payload(
 
 
 def _sign(sign: Sign) -> dict[str, Any]:
-    return {"kind": str(sign.kind), "at": _iso(sign.at), "text": sign.sentence, "member": sign.member}
+    return {"kind": str(sign.kind), "at": _iso(sign.at), "text": sign.brief, "member": sign.member}
 
 
 def _iso(at: datetime | None) -> str | None:

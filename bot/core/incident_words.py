@@ -24,11 +24,13 @@ from bot.core.incident_actions import (
     StartsTold,
     WorsenedTold,
 )
-from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity
+from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity, SignKind
 from bot.core.words import Searched, count, join_names, label_phase, name_verb_done, spell_duration
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from bot.core.incident_state import Sign
 
 _HOW = {
     How.SYSTEMD: "it was started again by systemd itself",
@@ -74,9 +76,9 @@ def tell_plain(reply: IncidentReply) -> str:
 
 def _tell_sign(reply: SignTold | WorsenedTold | AgainTold) -> str:
     if not isinstance(reply, AgainTold):
-        return reply.sign.sentence
+        return reply.sign.brief
     served = f" after {spell_duration(reply.served)}" if reply.served is not None else ""
-    return f"down again{served}, for the {ordinal(reply.times)} time: {reply.sign.sentence}"
+    return f"down again{served}, for the {ordinal(reply.times)} time: {reply.sign.brief}"
 
 
 def _tell_log(reply: RunTold | ChangesTold | AttemptTold) -> str:
@@ -149,6 +151,12 @@ def _tell_people(reply: AckTold | MuteTold | EscalationTold) -> str:
             return f"{whom}: nobody has acknowledged it for {spell_duration(reply.after)}"
         case _:
             assert_never(reply)
+
+
+def tell_first(sign: Sign) -> str:
+    """What broke first; of an engine that is dead, what goes on answering all the same."""
+    though = f", though {sign.evidence[0]}" if sign.kind is SignKind.SMOKE and sign.evidence else ""
+    return f"{sign.brief}{though}"
 
 
 def tell_well(severity: Severity) -> str:

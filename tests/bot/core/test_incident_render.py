@@ -43,6 +43,13 @@ def test_a_service_that_is_down() -> None:
     assert "Nobody is on it yet" in told
 
 
+def test_of_a_dead_engine_it_says_what_answers_all_the_same() -> None:
+    dead = Sign(SignKind.SMOKE, BEGAN, "a completion fails: no answer", evidence=("/health answers 200",))
+    told = _text(replace(VIEW, signs=(dead,), last_healthy=BEGAN))
+    assert "a completion fails: no answer, though /health answers 200" in told
+    assert "last good check" not in told
+
+
 def test_a_crash_loop_counts() -> None:
     told = _text(replace(VIEW, attempts=4, last_attempt=ATTEMPT, restarts_itself=True))
     assert "attempt 4 died in weights after 3m: out of GPU memory; 4 attempts so far" in told

@@ -107,6 +107,15 @@ def _told(reply: IncidentReply) -> str:
     return shown(render_incident_reply(reply, VIEW))
 
 
+def test_who_is_called_reads_first_what_it_dies_of() -> None:
+    view, told = Case().view(), EscalationTold("S0456", MINUTES)
+    assert "Process died by SIGSEGV." in shown(render_incident_reply(told, view))
+    known = replace(view, cause="Out of GPU memory")
+    assert "Out of GPU memory." in shown(render_incident_reply(told, known))
+    loops = replace(known, last_attempt=ATTEMPT)
+    assert "Attempt 4 died in weights after 3m" in shown(render_incident_reply(told, loops))
+
+
 @pytest.mark.parametrize(("reply", "words"), REPLIES)
 def test_what_it_says(reply: IncidentReply, words: str) -> None:
     assert words in _told(reply)

@@ -41,3 +41,9 @@ def test_a_state_is_written_and_read_back() -> None:
     state = IncidentState(Severity.DOWN, signs=[sign], timeline=[entry], down_since=AT)
     adapter = TypeAdapter(IncidentState)
     assert adapter.validate_json(adapter.dump_json(state)) == state
+
+
+def test_a_sign_that_begins_a_traceback_is_told_without_it() -> None:
+    told = "the log says: Scheduler hit an exception"
+    assert Sign(SignKind.FATAL, AT, f"{told}: Traceback (most recent call last):").brief == told
+    assert Sign(SignKind.PROBE, AT, "/health answers 503").brief == "/health answers 503"
