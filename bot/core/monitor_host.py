@@ -8,6 +8,7 @@ as degraded, as what it is, and pages nobody. Nothing is told of a host that was
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.events import Ticked
@@ -127,6 +128,7 @@ class HostWatch:
         if state.fails == 0 or state.failed is None or now - state.failed >= self.plan.every * _APART:
             state.fails, state.failed = state.fails + 1, now
             state.alike = state.alike + 1 if shows == state.shows else 1
+            state.shows_since = state.shows_since if shows == state.shows else now
             state.shows = shows
         state.goods, state.good_since = 0, None
         state.failing_since = state.failing_since or now
@@ -160,19 +162,21 @@ class HostWatch:
     def _take_loss(self, severity: Severity, shows: str, answering: int, now: datetime) -> None:
         state = self.state
         affected = self._affected(severity)
-        sign = self._sign(severity, shows, answering, len(affected), now)
+        at = state.shows_since if shows == state.shows else None
+        sign = self._sign(severity, shows, answering, len(affected), at or now)
+        since = state.failing_since or now
+        began = replace(sign, at=since)
         if state.severity is severity or (state.severity is Severity.HOST and severity is Severity.DEGRADED):
             self._tell_change(sign, shows)
             return
-        since = state.failing_since or now
         if state.severity is not None:
             self._tell(Worsened(severity, sign))
             state.told.append(shows)
         elif state.incident is not None and state.recovered and now - state.recovered <= FLAP_WINDOW:
-            self._tell(DownAgain(since, sign, severity))
+            self._tell(DownAgain(since, began, severity))
             state.told = [shows]
         else:
-            self._open(severity, sign, affected, now)
+            self._open(severity, began, affected, now)
             state.told, state.affected = [shows], affected
         state.severity, state.recovered = severity, None
         self._tell_affected(affected)
@@ -203,15 +207,15 @@ class HostWatch:
         if self.state.incident is not None:
             self._out.append(TellIncident(self.state.incident, event))
 
-    def _sign(self, severity: Severity, shows: str, answering: int, hidden: int, now: datetime) -> Sign:
+    def _sign(self, severity: Severity, shows: str, answering: int, hidden: int, at: datetime) -> Sign:
         """What the host answered stands with it, in its own words."""
         told = shows
         if severity is Severity.DEGRADED and answering:
             told += f", though {count(answering, 'service')} on it can be reached another way"
         elif severity is Severity.DEGRADED and hidden:
             told += f", so {count(hidden, 'service')} there cannot be seen"
-        since = now if shows not in self.state.told and self.state.told else self.state.failing_since or now
-        return Sign(SignKind.SIGHT, since, told, evidence=(self.state.error,) if self.state.error else ())
+        evidence = (self.state.error,) if self.state.error else ()
+        return Sign(SignKind.SIGHT, at, told, evidence=evidence)
 
     def _open(self, severity: Severity, sign: Sign, affected: tuple[ServiceName, ...], now: datetime) -> None:
         plan = self.plan

@@ -197,6 +197,7 @@ class HostState:
     barred: str = ""  # what SSH last did instead of not answering
     barred_at: datetime | None = None
     shows: str = ""  # how that looked at the last failure that was counted,
+    shows_since: datetime | None = None
     alike: int = 0  # and at how many in a row
     told: list[str] = field(default_factory=list)  # of that, what the incident was told
     affected: tuple[ServiceName, ...] = ()  # as it was told

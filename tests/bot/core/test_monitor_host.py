@@ -128,6 +128,7 @@ def test_something_on_it_still_answers() -> None:
     worse, affected = room.told()
     assert isinstance(worse, Worsened)
     assert worse.severity is Severity.HOST
+    assert worse.sign.at == room.now > opened.plan.began == opened.plan.signs[0].at
     assert opened.plan.affected == NAMES[1:]
     assert affected == AffectedSeen(NAMES)
     room.look(HALF, 5)
@@ -174,6 +175,7 @@ def test_one_that_was_gone_and_comes_back_with_another_key_is_said_to_refuse() -
     assert isinstance(seen, SignSeen)
     assert seen.sign.sentence.startswith("SSH is refused (host key rejected)")
     assert seen.sign.evidence == ("another key",)
+    assert seen.sign.at == room.now - 49 * PLAN.every  # since it shows that
 
 
 def test_a_round_of_services_behind_ssh_does_not_make_gone_what_answered_another_way() -> None:
