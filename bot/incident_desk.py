@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_PAST = 12  # closed ones of each service that a list begins with
+_PAST = 12  # closed ones that a list begins with
 _MANY = 50  # services: of more, mutes are told of those that are named alone
 
 
@@ -111,15 +112,20 @@ class Desk:
         """The open ones first, then the newest; of one service or of all in `services`."""
         named = (service,) if service is not None else tuple(services)
         opened = [each for each in await self.store.opened() if self._is_visible(each, named)]
-        subjects = dict.fromkeys(
-            [*named, *(host_of_service(self.ground.configuration, name) for name in named)]
-        )
-        closed = [each for subject in subjects for each in await self.store.past(subject, _PAST)]
+        closed = await self._closed(service, named)
         first = sorted(opened, key=lambda each: (each.over is not None, -each.opened.timestamp()))
         rest = sorted(closed, key=lambda each: each.opened, reverse=True)
         rows = [row for each in (*first, *rest) if (row := await self._row(each)) is not None]
         muted = await self._muted(named) if len(named) <= _MANY else []
         return render_incidents(rows, service=service, muted=muted)
+
+    async def _closed(
+        self, service: ServiceName | None, visible: Sequence[ServiceName]
+    ) -> list[IncidentRecord]:
+        if service is None:
+            return await self.store.newest(_PAST, partial(self._is_visible, visible=visible))
+        subjects = (service, host_of_service(self.ground.configuration, service))
+        return [each for subject in subjects for each in await self.store.past(subject, _PAST)]
 
     async def _row(self, record: IncidentRecord) -> IncidentRow | None:
         try:

@@ -27,6 +27,7 @@ PAST = "kimi:incidents:past"  # sorted set: closed ones, by the time they were
 MOST_PAST = 5000
 REBUILT = "kimi:incidents:rebuilt"  # the mark of the Redis in which all that Slack knows is written down
 KEPT = timedelta(days=90)
+_PAGE, _SEARCHED = 25, 500
 
 
 class Delivery(Record):
@@ -203,6 +204,18 @@ class IncidentStore:
         names = cast("list[bytes]", await self._link.ask(redis.zrange(key, 0, limit - 1, desc=True)))
         found = [await self.read(IncidentId(name.decode())) for name in names]
         return [record for record in found if record is not None]
+
+    async def newest(self, limit: int, wanted: Callable[[IncidentRecord], bool]) -> list[IncidentRecord]:
+        """Closed ones that are `wanted`, whatever they are about, newest first; of the newest hundreds."""
+        found: list[IncidentRecord] = []
+        for first in range(0, _SEARCHED, _PAGE):
+            command = self._link.redis.zrange(PAST, first, first + _PAGE - 1, desc=True)
+            names = cast("list[bytes]", await self._link.ask(command))
+            records = [await self.read(IncidentId(name.decode())) for name in names]
+            found += [record for record in records if record is not None and wanted(record)]
+            if len(found) >= limit or len(names) < _PAGE:
+                break
+        return found[:limit]
 
     async def find(self, beginning: str) -> list[IncidentRecord]:
         """Those whose id begins so, of all that are kept."""

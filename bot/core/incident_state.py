@@ -17,7 +17,8 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://kimi-bot/incident")
 _TRACEBACK = ": Traceback (most recent call last):"
 SHORT_ID = 8  # hex digits that people see and say
 FLAP_WINDOW = timedelta(minutes=30)  # down again within it: the same incident
-LINGER = FLAP_WINDOW + timedelta(minutes=2)  # how long one that is over can still be taken up again
+# How long one that is over can be taken up again: what its watch told in time may have to wait for Redis.
+LINGER = FLAP_WINDOW + timedelta(minutes=30)
 
 
 def incident_of(subject: str, opened: datetime) -> IncidentId:

@@ -151,6 +151,19 @@ async def test_a_closed_one_hears_nothing_and_is_kept_as_the_past(store: Store) 
     assert await incidents.past("other", 5) == []
 
 
+async def test_the_newest_of_all_that_are_wanted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.clients.store_incidents._PAGE", 2)
+    incidents, names = IncidentStore(store.link), [IncidentId(f"{number:032x}") for number in range(6)]
+    for number, name in enumerate(names):
+        _, lease = await begin(store, name)
+        closed = NOW + timedelta(minutes=number)
+        await incidents.save(record(name, closed=closed, host=HostName(f"h{number % 2}")), lease=lease)
+    found = await incidents.newest(2, lambda each: each.host == "h0")
+    assert [each.incident for each in found] == [names[4], names[2]]
+    assert len(await incidents.newest(9, lambda _: True)) == 6
+    assert await incidents.newest(9, lambda _: False) == []
+
+
 async def test_it_is_found_by_the_beginning_of_its_id(store: Store) -> None:
     incidents, lease = await begin(store)
     other = IncidentId("0123ffff" * 4)
