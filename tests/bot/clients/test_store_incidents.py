@@ -155,9 +155,9 @@ async def test_the_newest_of_all_that_are_wanted(store: Store, monkeypatch: pyte
     monkeypatch.setattr("bot.clients.store_incidents._PAGE", 2)
     incidents, names = IncidentStore(store.link), [IncidentId(f"{number:032x}") for number in range(6)]
     for number, name in enumerate(names):
-        _, lease = await begin(store, name)
+        writer, lease = await begin(store, name)  # who begins one writes it
         closed = NOW + timedelta(minutes=number)
-        await incidents.save(record(name, closed=closed, host=HostName(f"h{number % 2}")), lease=lease)
+        await writer.save(record(name, closed=closed, host=HostName(f"h{number % 2}")), lease=lease)
     found = await incidents.newest(2, lambda each: each.host == "h0")
     assert [each.incident for each in found] == [names[4], names[2]]
     assert len(await incidents.newest(9, lambda _: True)) == 6
