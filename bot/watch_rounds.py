@@ -35,6 +35,7 @@ log = structlog.get_logger()
 
 _FIRST = 0.5  # at least, of the first pause: hosts that begin together do not go on so
 _SPREAD, _SPREAD_MOST = 0.05, 1.0  # of `every`, in real seconds: engines of a host are not asked all at once
+_LEAST = 1.0  # real seconds that engines are given in any case: nothing is judged unasked
 _OK = 200
 
 
@@ -50,9 +51,15 @@ class Look:
     seen: Seen
     far: asyncio.Future[Seen]
     alone: bool  # it is for one service only
+    least: float  # real seconds that an engine is given, however long its host took to answer
 
     def error(self, host: HostName) -> str | None:
         return self.seen.errors.get(host)
+
+    @property
+    def left(self) -> float:
+        """Real seconds for an engine from now on."""
+        return max(self.end - time.monotonic(), self.least)
 
 
 @dataclass(slots=True)
@@ -99,7 +106,8 @@ class Rounds:
         try:
             asked, end = self.ground.clock.now(), time.monotonic() + within
             seen = await see((each for each in links if self._is_here(each)), within=within)
-            look = Look(asked, end, seen, far, alone=len(entries) == 1)
+            least = within / 2 if seen.errors.get(self.host) is None else _LEAST
+            look = Look(asked, end, seen, far, alone=len(entries) == 1, least=least)
             if look.error(self.host) is None:
                 await self.machines.tell_host(HostChecked(None))
                 parts = [self._ask_and_tell(entry, look) for entry in entries]
@@ -152,7 +160,7 @@ class Rounds:
         whole = entry.proved != runs or entry.rounds % WHOLE_EVERY == 0
         entry.rounds += 1
         probe = self.ground.probes[entry.watch.service]
-        answer = await ask(probe, whole=whole, within=_left(look.end), redactor=self.ground.make_redactor())
+        answer = await ask(probe, whole=whole, within=look.left, redactor=self.ground.make_redactor())
         if whole:
             good = answer.health == _OK and answer.error is None
             entry.proved = runs if good else ()
@@ -163,7 +171,7 @@ class Rounds:
         failed = answer is not None and answer.health != _OK
         if failed and entry.inside is not None and look.error(self.host) is None:
             redactor = self.ground.make_redactor()
-            inside = await ask(entry.inside, whole=False, within=_left(look.end), redactor=redactor)
+            inside = await ask(entry.inside, whole=False, within=look.left, redactor=redactor)
         elsewhere = not all(self._is_here(link) for link in entry.links.values())
         seen = look.seen.joined(await asyncio.shield(look.far)) if elsewhere else look.seen
         event = Checked(
@@ -175,8 +183,3 @@ class Rounds:
         )
         if await self.machines.tell(entry, event, asked=look.asked):
             self.looks.begin_due(entry)
-
-
-def _left(end: float) -> float:
-    """Real seconds until then, and one in any case: nothing is judged unasked."""
-    return max(end - time.monotonic(), 1.0)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from bot.clients.store import Store
 from bot.clients.store_watches import Watches, lease_name
 from bot.core.events import HostName, ProbeAnswer, ServiceName
 from bot.core.incident_state import Severity
 from bot.core.monitor_events import OpenIncident, TellIncident
 from bot.core.monitor_state import WatchStanding
+from bot.errors import StoreUnavailable
+from bot.rounds import Seen
+from bot.watch_rounds import Look
 from bot.watching import Watching
 from config.engine_file import load_engine
 from config.loading import parse_configuration
@@ -23,6 +29,8 @@ from tests.support.watchmen import HOST, SERVICE, watchmen
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    import pytest
 
     from bot.clients.ssh import Host
     from tests.support.ssh import Process
@@ -180,3 +188,30 @@ async def test_engines_are_not_given_less_time_because_another_host_hangs(
             standings = {entry.watch.state.standing for entry in room.watching.entries.values()}
             assert WatchStanding.DOWN not in standings
             assert room.orders.of(OpenIncident) == []
+
+
+async def test_one_service_of_which_redis_does_not_tell_holds_up_no_other(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = Store.holder
+
+    async def tell(self: Store, service: ServiceName) -> Any:
+        if service == TEN[0]:
+            raise StoreUnavailable("no answer in time")
+        return await holder(self, service)
+
+    monkeypatch.setattr(Store, "holder", tell)
+    async with ten(redis_url, tmp_path) as room:
+        standing = {name: entry.watch.state for name, entry in room.watching.entries.items()}
+        await until(lambda: all(standing[name].standing is WatchStanding.SERVING for name in TEN[1:]))
+        assert standing[TEN[0]].standing is WatchStanding.UNKNOWN
+        monkeypatch.undo()
+        await until(lambda: standing[TEN[0]].standing is WatchStanding.SERVING)
+
+
+def test_a_host_that_was_slow_to_answer_leaves_its_engines_their_time() -> None:
+    far: asyncio.Future[Seen] = cast("Any", None)
+    slow = Look(datetime.now(UTC), time.monotonic(), Seen(), far, alone=True, least=3.0)
+    assert slow.left == 3.0
+    quick = replace(slow, end=time.monotonic() + 60)
+    assert 50 < quick.left <= 60
