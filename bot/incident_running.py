@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from bot.clients.leases import Lease
 from bot.clients.records import Address, Outgoing
+from bot.clients.slack_history import Archive
 from bot.clients.store_incidents import Delivery, IncidentRecord, IncidentStore
 from bot.core.events import Ticked
 from bot.core.incident import Incident
@@ -39,6 +40,7 @@ from bot.ground import Ground
 from bot.incident_looks import Looks
 from bot.incident_messages import incident_reply, incident_root, timeline_letter
 from bot.incident_people import read_people
+from bot.incident_sent import Sent
 from bot.watch_orders import Said, read_fact
 
 if TYPE_CHECKING:
@@ -74,6 +76,8 @@ class IncidentRunning:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     address: Address | None = None
     is_leaving: bool = False
+    archive: Archive | None = None
+    sent: Sent = field(init=False)
     _local: list[IncidentEvent] = field(default_factory=list)  # what hosts have answered
     _shown: tuple[Any, ...] = ()
     _task: asyncio.Task[Any] | None = None
@@ -85,6 +89,7 @@ class IncidentRunning:
 
     def __post_init__(self) -> None:
         self._looks = Looks(self.ground, self.plan, self._hear)
+        self.sent = Sent(self.ground, self.archive, self.plan.incident)
 
     @property
     def plan(self) -> IncidentPlan:
@@ -263,10 +268,13 @@ class IncidentRunning:
                 self._unsaved = False
                 break
             except StoreEmptied:
-                await self._write_anew()
+                again, more = await self._write_anew()
+                messages = list({each.id: each for each in (*again, *messages)}.values())
+                files = {**more, **files}
             except StoreUnavailable as error:
                 log.warning("incident_not_saved", incident=self.plan.incident, error=str(error))
                 await asyncio.sleep(_RETRY)
+        self.sent.note(messages, files)
         if messages:
             self.ground.outbox.wake()
         if self._deliveries is not None:
@@ -289,16 +297,18 @@ class IncidentRunning:
         }
         return self.record.model_copy(update=update)
 
-    async def _write_anew(self) -> None:
-        """Redis came back empty: whoever is first goes on in the same thread."""
+    async def _write_anew(self) -> tuple[list[Outgoing], dict[str, bytes]]:
+        """Redis came back empty: whoever is first goes on in the thread. What Slack has not got of that."""
         with contextlib.suppress(StoreUnavailable):
             lease = await self.ground.store.leases.claim(self.plan.incident)
             if lease is None:
                 raise OwnershipLost(f"another process has {self.plan.incident}")
             self.lease = lease
+            self.address, lost, files = await self.sent.lost(self.address)
             await self.store.place(self.record, self.address)
-            return
+            return lost, files
         await asyncio.sleep(_RETRY)
+        return [], {}
 
     # What the core orders.
 

@@ -81,6 +81,7 @@ class Incidents:
             view = running.incident.view(self.ground.clock.now())
             root = incident_root(view, channel=running.record.channel)
             if await self.store.create(running.record, [root], lease=lease):
+                running.sent.note([root], {})
                 self.ground.outbox.wake()
                 self._carry(running)
                 carried = True
@@ -114,7 +115,15 @@ class Incidents:
     ) -> IncidentRunning:
         send = self.webhook.send if self.webhook is not None else None
         return IncidentRunning(
-            self.ground, self.store, record, incident, lease, send, self._tell_watch, **more
+            self.ground,
+            self.store,
+            record,
+            incident,
+            lease,
+            send,
+            self._tell_watch,
+            archive=self.archive,
+            **more,
         )
 
     def _engine(self, service: ServiceName | None) -> EngineFile:
