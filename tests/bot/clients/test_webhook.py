@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import socket
+import time
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +22,7 @@ from bot.clients.webhook import DELIVERY, EVENT, SIGNATURE, TIMESTAMP, Answered,
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+ROOT = Path(__file__).parents[3]
 SECRET = "shared-with-the-listener"
 PAYLOAD = {"id": "abc-1", "event": "opened", "text": "Käse ist weg"}
 TOLD = Delivery(
@@ -58,6 +62,23 @@ async def test_the_raw_body_is_signed_with_its_time() -> None:
     assert headers[SIGNATURE] == sign(SECRET, headers[TIMESTAMP], body)
     assert (headers[EVENT], headers[DELIVERY]) == ("opened", "abc-1")
     assert json.loads(body) == PAYLOAD
+
+
+async def test_the_check_in_the_operators_guide_believes_it_and_nothing_else() -> None:
+    guide = (ROOT / "docs" / "operators.md").read_text()
+    [example] = re.findall(r"```python\n(def is_from_kimi.*?)```", guide, re.DOTALL)
+    names: dict[str, Any] = {"hmac": hmac, "hashlib": hashlib, "time": time}
+    exec(example, names)  # noqa: S102 - ours
+    async with listener([204]) as (url, heard):
+        webhook = Webhook(url, SECRET)
+        await webhook.send(TOLD)
+        await webhook.close()
+    [(headers, body)] = heard
+    check = names["is_from_kimi"]
+    assert check(SECRET, headers, body)
+    assert not check("another", headers, body)
+    assert not check(SECRET, headers, body + b" ")
+    assert not check(SECRET, headers | {TIMESTAMP: str(int(headers[TIMESTAMP]) - 600)}, body)
 
 
 async def test_without_a_secret_nothing_is_signed() -> None:
