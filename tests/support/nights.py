@@ -146,6 +146,7 @@ class Host:
     boot: int = 1
     up: bool = True
     ssh: bool = True
+    refuses: bool = False  # it says so where SSH is asked
     wanted: bool = False  # a fault of the whole host waits for its services to be settled
 
 
@@ -244,7 +245,8 @@ class Night:
             each.name for each in host.services if each.direct and host.up and each.serving and not each.hung
         )
         silent = tuple(each.name for each in host.services if each.direct and each.name not in answering)
-        told = HostChecked(None if seen else "connection timed out", answering, silent)
+        barred = "SSH is refused (connection refused)" if host.up and host.refuses else None
+        told = HostChecked(None if seen else "connection timed out", answering, silent, barred)
         self._obey_host(host, host.watch.handle(told, self.clock))
         for service in host.services:
             self._check(host, service, seen=seen)
@@ -576,7 +578,7 @@ class Night:
         if any(each.busy or each.operation is not None for each in host.services):
             self.after(10, lambda: self._want(host))
             return
-        name = self.random.choice(["off", "off", "ssh", "ssh_blip"])
+        name = self.random.choice(["off", "off", "ssh", "ssh_blip", "refuses"])
         self.account.faults[f"host_{name}"] += 1
         lasts = getattr(self, f"_host_{name}")(host)
         self.after(lasts, lambda: setattr(host, "wanted", False))
@@ -588,11 +590,16 @@ class Night:
         host.up = False
         for service in host.services:
             service.serving = False
-        self.after(away, lambda: self._boot(host))
+        self.after(away, lambda: self._wake(host))
         return away + 700
 
+    def _wake(self, host: Host) -> None:
+        """Its kernel answers before its sshd and its services do."""
+        host.up, host.ssh, host.refuses = True, False, True
+        self.after(self._gap(0, 2 * EVERY - 1), lambda: self._boot(host))
+
     def _boot(self, host: Host) -> None:
-        host.up, host.boot = True, host.boot + 1
+        host.ssh, host.refuses, host.boot = True, False, host.boot + 1
         for service in host.services:
             if service.unit.active != "active":
                 continue
@@ -611,6 +618,18 @@ class Night:
         self._expect(host.name, "half" if half else "host", "ssh", SOON, until=lasts)
         host.ssh = False
         self.after(lasts, lambda: setattr(host, "ssh", True))
+        return lasts + 120
+
+    def _host_refuses(self, host: Host) -> float:
+        """Its services go on, out of sight but for those that are reached past SSH."""
+        lasts = self._gap(90, 900)
+        self._expect(host.name, "half", "refuses", SOON, until=lasts)
+        host.ssh, host.refuses = False, True
+
+        def let_in() -> None:
+            host.ssh, host.refuses = True, False
+
+        self.after(lasts, let_in)
         return lasts + 120
 
     def _host_ssh_blip(self, host: Host) -> float:
