@@ -119,7 +119,7 @@ async def ask(probe: Probe, *, whole: bool, within: float, redactor: Redactor) -
     """An answer in any case, whose words may be shown."""
     try:
         async with asyncio.timeout(within):
-            answer = await probe.check(whole=whole)
+            answer = await probe.check(whole=whole, host_within=within / 2)
     except TimeoutError:
         return ProbeAnswer(error=f"no answer within {within:.0f} s")
     if answer.error is None:

@@ -154,10 +154,12 @@ class Rounds:
         return [self._tell_round(entry, look, answer) for entry, answer in pairs]
 
     async def _ask(self, entry: Entry, look: Look) -> ProbeAnswer | None:
-        if entry.watch.plan.reach == "ssh" and look.error(self.host) is not None:
+        seen = look.error(self.host) is None
+        if entry.watch.plan.reach == "ssh" and not seen:
             return None
         runs = tuple(getattr(look.seen.units.get(member), "invocation", None) for member in entry.links)
-        whole = entry.proved != runs or entry.rounds % WHOLE_EVERY == 0
+        # The whole includes what the host alone can tell.
+        whole = seen and (entry.proved != runs or entry.rounds % WHOLE_EVERY == 0)
         entry.rounds += 1
         probe = self.ground.probes[entry.watch.service]
         answer = await ask(probe, whole=whole, within=look.left, redactor=self.ground.make_redactor())

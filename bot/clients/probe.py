@@ -72,24 +72,29 @@ class Probe:
         self._timeout = timeout
         self._url = httpx.URL(section.url)
 
-    async def check(self, *, whole: bool = True) -> ProbeAnswer:
-        """`/health`; of the `whole` then `/v1/models`, and, where healthy, whose port it is."""
+    async def check(self, *, whole: bool = True, host_within: float | None = None) -> ProbeAnswer:
+        """`/health`; of the `whole` then `/v1/models`, and, where healthy, whose port it is.
+
+        `host_within`: seconds in which the host must tell the last, which else stays open.
+        """
         try:
             async with asyncio.timeout(2 * self._timeout), await self._client() as client:
-                return await self._check(client, whole=whole)
+                return await self._check(client, whole=whole, host_within=host_within)
         except TimeoutError:
             return ProbeAnswer(error=f"timed out: no whole answer within {2 * self._timeout:g} s")
         except HostError as error:
             return ProbeAnswer(error=str(error))
 
-    async def _check(self, client: httpx.AsyncClient, *, whole: bool) -> ProbeAnswer:
+    async def _check(
+        self, client: httpx.AsyncClient, *, whole: bool, host_within: float | None
+    ) -> ProbeAnswer:
         try:
             health, _ = await _get(client, "/health")
         except (httpx.HTTPError, _Unreadable) as error:
             return ProbeAnswer(error=await self._explain(error))
         if not whole:
             return ProbeAnswer(health=health)
-        listener = await self._whose_port() if health == _OK else None
+        listener = await self._whose_port(host_within) if health == _OK else None
         try:
             status, body = await _get(client, "/v1/models", headers=self._key())
         except (httpx.HTTPError, _Unreadable) as error:
@@ -187,14 +192,15 @@ class Probe:
                 return str(reason)
         return _describe(error)
 
-    async def _whose_port(self) -> bool | None:
+    async def _whose_port(self, within: float | None) -> bool | None:
         host, unit = self._host, self._unit()
         if host is None or unit is None or not self._is_on(host):
             return None
         try:
-            return await host.listener_belongs(self._address()[1], unit, scope=self._section.scope)
-        except HostError as error:
-            log.debug("listener_untold", why="host_error", host=host.name, error=str(error))
+            async with asyncio.timeout(within):
+                return await host.listener_belongs(self._address()[1], unit, scope=self._section.scope)
+        except (HostError, TimeoutError) as error:
+            log.debug("listener_untold", why="host_error", host=host.name, error=str(error) or "timed out")
             return None
 
     def _unit(self) -> UnitName | None:

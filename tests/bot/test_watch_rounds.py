@@ -45,7 +45,8 @@ class Healthy:
     checks: int = 0
     slow: float = 0.0
 
-    async def check(self, *, whole: bool = True) -> ProbeAnswer:
+    async def check(self, *, whole: bool = True, host_within: float | None = None) -> ProbeAnswer:
+        del host_within
         await asyncio.sleep(self.slow)
         self.checks += 1
         return ProbeAnswer(health=200, models=("m",) if whole else None)
@@ -215,3 +216,17 @@ def test_a_host_that_was_slow_to_answer_leaves_its_engines_their_time() -> None:
     assert slow.left == 3.0
     quick = replace(slow, end=time.monotonic() + 60)
     assert 50 < quick.left <= 60
+
+
+async def test_a_dark_host_on_which_something_answers_another_way_is_not_gone(redis_url: str) -> None:
+    async with watchmen(redis_url, service={"reach": "direct"}) as room:
+        orders = Orders()
+        watching = await watch(room, orders)
+        await serving(watching)
+        await room.far.go_dark()
+        await until(lambda: bool(orders.of(OpenIncident)))
+        [opened] = [order for order in orders.of(OpenIncident) if isinstance(order, OpenIncident)]
+        assert (opened.plan.service, opened.plan.severity) == (None, Severity.DEGRADED)
+        [sign] = opened.plan.signs
+        assert sign.sentence == "SSH does not answer, though 1 service on it can be reached another way"
+        assert stands(watching) is WatchStanding.SERVING

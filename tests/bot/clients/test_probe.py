@@ -13,7 +13,7 @@ from bot.core.events import ProbeAnswer
 from bot.core.monitor_events import LoadSeen
 from config.services import ServiceSection
 from tests.support.http_engine import COMPLETION, HttpEngine, reply, serve_http
-from tests.support.ssh import Said, SshServer, connect, serve
+from tests.support.ssh import Said, SshServer, connect, hang, serve
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -244,6 +244,16 @@ async def test_a_host_that_does_not_tell_whose_port_it_is(tmp_path: Path) -> Non
         engine.healthy()
         answer = await check(engine, host=host, reach="ssh")  # no systemctl, no ss
         assert (answer.health, answer.listener, answer.error) == (200, None, None)
+
+
+async def test_a_host_that_hangs_keeps_no_answer_of_its_engine_back(tmp_path: Path) -> None:
+    async with serve(tmp_path) as server, connect(server) as host, serve_http() as engine:
+        engine.healthy()
+        server.answers["systemctl"] = hang
+        section = {"host": "llm-two", "unit": UNIT, "url": engine.url, "reach": "ssh", "model": "kimi-k2.5"}
+        probe = Probe(ServiceSection.model_validate(section), host=host, api_key=None)
+        answer = await probe.check(host_within=0.3)
+        assert (answer.health, answer.models, answer.listener) == (200, ("kimi-k2.5",), None)
 
 
 async def test_an_engine_of_several_hosts(tmp_path: Path) -> None:
