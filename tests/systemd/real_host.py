@@ -79,6 +79,7 @@ class RealHost:
         self._nspawn: subprocess.Popen[bytes] | None = None
         self._leader = 0
         self._groups: list[Path] = []
+        self._swallowing: list[socket.socket] = []
 
     @property
     def url(self) -> str:
@@ -136,11 +137,19 @@ class RealHost:
         await self.power_on()
 
     async def power_off(self) -> None:
-        """As an operator does it; until nothing of it is left."""
+        """As an operator does it; until nothing of it is left, and nothing answers at its ports.
+
+        It shares this machine's network, which would refuse connections in its place: as a host does that is
+        there, and only its sshd is not.
+        """
         assert await self._leave("systemctl poweroff") == 0
+        for port in (self.ssh_port, self.engine_port):
+            self._swallowing += _swallow(port)
 
     async def power_on(self) -> None:
         """Until its sshd answers."""
+        while self._swallowing:
+            self._swallowing.pop().close()
         self._launch()
         await asyncio.to_thread(self._wait_for_sshd)
         assert self._nspawn is not None
@@ -278,6 +287,15 @@ def _greets(port: int) -> bool:
             return link.recv(4) == b"SSH-"
     except OSError:
         return False
+
+
+def _swallow(port: int) -> list[socket.socket]:
+    """A port that does not even refuse: of a queue that is full the kernel drops what asks to get in."""
+    full = socket.socket()
+    full.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    full.bind(("127.0.0.1", port))
+    full.listen(0)
+    return [full, socket.create_connection(("127.0.0.1", port))]
 
 
 def _leader_of(nspawn: int) -> int:

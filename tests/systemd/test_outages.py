@@ -99,12 +99,24 @@ async def enabled(real_host: RealHost) -> AsyncIterator[None]:
     await real_host.attempt(f"systemctl disable {real_host.unit}")
 
 
+@pytest.fixture
+async def failing_next(real_host: RealHost) -> AsyncIterator[str]:
+    """What makes the unit fail whenever it is started from then on."""
+    folder = f"/etc/systemd/system/{real_host.unit}.d"
+    drop_in = "[Service]\\nExecStartPre=/bin/false\\n"
+    yield f"mkdir -p {folder}; printf '{drop_in}' > {folder}/fails.conf"
+    await real_host.run(f"rm -rf {folder}; systemctl daemon-reload")
+
+
 @asynccontextmanager
-async def watched(folder: Path, real: RealHost, *, speed: float = 1.0) -> AsyncIterator[Outage]:
+async def watched(
+    folder: Path, real: RealHost, *, speed: float = 1.0, reach: str = "ssh"
+) -> AsyncIterator[Outage]:
     """It serves, and the bot has seen that; of the startups before, nothing is told."""
     await real.set_scenario(seconds=SWIFT)
     await real.run(f"systemctl start {real.unit}")
     service = real.service_section(
+        reach=reach,
         stable_for="1s",
         api_key_env="ENGINE_KEY",
         smoke={"prompt": "Hi.", "max_tokens": 4},
@@ -197,7 +209,7 @@ async def test_a_host_powered_off_and_on_is_one_incident(
         try:
             root = await outage.root(real_host.name, "is gone")
             assert SERVICE in root.plain
-            assert "refuses connections" in root.plain
+            assert "the host does not answer SSH" in root.plain
         finally:
             await real_host.power_on()
         assert "; gone " in await outage.reply(root, "resolved")
@@ -209,3 +221,76 @@ async def test_a_host_powered_off_and_on_is_one_incident(
         assert outage.room.roots() == [root, started]
         assert outage.count(root) == 2
         assert (await outage.record()).service is None
+
+
+@pytest.mark.parametrize(
+    ("reach", "told"),
+    [
+        ("ssh", "so 1 service there cannot be seen"),
+        ("direct", "though 1 service on it can be reached another way"),
+    ],
+)
+async def test_an_sshd_that_is_gone_alone_is_no_outage_of_what_goes_on_serving(
+    tmp_path: Path, real_host: RealHost, reach: str, told: str
+) -> None:
+    async with watched(tmp_path, real_host, reach=reach) as outage:
+        await real_host.run("systemctl stop ssh; pkill -KILL -u kimi -x sshd")
+        try:
+            root = await outage.root(real_host.name, "is degraded")
+            assert "SSH is refused (connection refused)" in root.plain
+            assert told in root.plain
+            await asyncio.sleep(2 * FAILURES * EVERY.total_seconds())  # it goes on being gone
+        finally:
+            await real_host.run("systemctl start ssh")
+        await outage.reply(root, "resolved")
+        await asyncio.sleep(FAILURES * EVERY.total_seconds())
+        await outage.settled()
+        assert outage.room.roots() == [root]
+        assert (await outage.record()).service is None
+
+
+@asynccontextmanager
+async def powered_off(real: RealHost, outage: Outage) -> AsyncIterator[PostedMessage]:
+    """Until it is known to be gone, and until it is known to be back; the host's own incident."""
+    await real.power_off()
+    try:
+        root = await outage.root(real.name, "is gone")
+        yield root
+    finally:
+        await real.power_on()
+    assert "; gone " in await outage.reply(root, "resolved")
+
+
+async def test_a_unit_that_does_not_come_up_with_its_host_is_down_by_itself(
+    tmp_path: Path, real_host: RealHost
+) -> None:
+    async with watched(tmp_path, real_host, speed=2.0) as outage:  # a minute may pass until a unit comes up
+        async with powered_off(real_host, outage) as gone:
+            pass
+        root = await outage.root("is *down*")
+        assert "the host was booted anew and the unit did not come up with it" in root.plain
+        await asyncio.sleep(3 * EVERY.total_seconds())  # it goes on being down
+        await outage.settled()
+        assert outage.room.roots() == [gone, root]
+        await outage.room.begin(f"restart {SERVICE}")
+        assert "; down " in await outage.reply(root, "resolved")
+        await outage.settled()
+        assert outage.room.roots()[:2] == [gone, root]
+        assert len(outage.room.roots()) == 3  # and the thread of the restart
+
+
+async def test_a_unit_that_fails_at_boot_is_told_once(
+    tmp_path: Path, real_host: RealHost, enabled: None, failing_next: str
+) -> None:
+    del enabled
+    async with watched(tmp_path, real_host) as outage:
+        await real_host.run(failing_next)
+        async with powered_off(real_host, outage) as gone:
+            pass
+        root = await outage.root("is *down*")
+        assert "systemd ends the unit with result exit-code" in root.plain
+        assert "systemd will not start it again" in root.plain
+        assert "Control process exited" in await outage.reply(root, "The last ")
+        await asyncio.sleep(3 * EVERY.total_seconds())  # it goes on being down
+        await outage.settled()
+        assert outage.room.roots() == [gone, root]
