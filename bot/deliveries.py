@@ -102,3 +102,8 @@ def within_bounds(owed: Sequence[Delivery], *, most: int = MOST) -> tuple[Delive
             continue
         kept.append(each)
     return tuple(kept)
+
+
+def still_owed(deliveries: Deliveries | None, owed: Sequence[Delivery]) -> tuple[Delivery, ...]:
+    """Of what is on record, what is not delivered; nothing where nobody listens any more."""
+    return () if deliveries is None else tuple(each for each in owed if each.id not in deliveries.done)

@@ -26,12 +26,15 @@ from bot.core.incident_state import IncidentPlan
 from bot.errors import HostError, StoreUnavailable
 from bot.ground import Ground
 from bot.tails import read_end
+from bot.watch_orders import read_fact
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Sequence
 
+    from bot.clients.store_incidents import Fact
     from bot.core.events import ServiceName
     from bot.core.incident_actions import ReadRunLog
+    from bot.core.incident_state import IncidentState
     from bot.sources import Link
 
 log = structlog.get_logger()
@@ -95,19 +98,44 @@ class Looks:
         by = (record.by or None) if record is not None else event.by
         return replace(event, link=link, by=by)
 
-    async def starts(
-        self, services: Iterable[ServiceName], known: Collection[OperationId]
-    ) -> StartsSeen | None:
-        """Of a host: starts of its services since it went, whoever began them, that have a thread by now.
-
-        `known`: those that were told. Raises StoreUnavailable.
-        """
-        found: list[ServiceStart] = []
-        for service in services if self.plan.service is None else ():
-            holder = await self.ground.store.holder(service)
-            if holder is None or holder.verb is Verb.STOP or holder.operation in known:
+    async def read(self, facts: Sequence[Fact]) -> tuple[list[IncidentEvent], list[str]]:
+        """Those that can be taken now, in their order, and the ids of all that are done with."""
+        events: list[IncidentEvent] = []
+        heard: list[str] = []
+        for fact in facts:
+            try:
+                event: IncidentEvent | None = read_fact(fact)
+                if isinstance(event, StartFollowed):
+                    event = await self.link_start(event)
+            except StoreUnavailable:
+                break
+            except ValueError as error:
+                log.error("fact_unknown", incident=self.plan.incident, error=str(error))  # noqa: TRY400 - told
+                heard.append(fact.id)
                 continue
-            address = await self.ground.store.address(holder.operation)
-            if holder.since >= self.plan.began and address is not None and address.permalink is not None:
-                found.append(ServiceStart(service, holder.operation, address.permalink))
-        return StartsSeen(tuple(found)) if found else None
+            if event is None:
+                break
+            heard.append(fact.id)
+            events.append(event)
+        return events, heard
+
+    async def starts(self, state: IncidentState) -> list[StartsSeen]:
+        """Of a host: starts of its services since it went that nobody was told of; empty also without Redis.
+
+        Whoever began them; each once it has a thread.
+        """
+        known = {each.operation for each in state.starts}
+        found: list[ServiceStart] = []
+        with contextlib.suppress(StoreUnavailable):
+            for service in state.affected if self.plan.service is None else ():
+                start = await self._start_of(service)
+                found += [start] if start is not None and start.operation not in known else []
+        return [StartsSeen(tuple(found))] if found else []
+
+    async def _start_of(self, service: ServiceName) -> ServiceStart | None:
+        holder = await self.ground.store.holder(service)
+        if holder is None or holder.verb is Verb.STOP or holder.since < self.plan.began:
+            return None
+        address = await self.ground.store.address(holder.operation)
+        link = address.permalink if address is not None else None
+        return ServiceStart(service, holder.operation, link) if link is not None else None

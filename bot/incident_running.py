@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from bot.clients.leases import Lease
 from bot.clients.records import Address, Outgoing
 from bot.clients.slack_history import Archive
-from bot.clients.store_incidents import Delivery, IncidentRecord, IncidentStore
+from bot.clients.store_incidents import IncidentRecord, IncidentStore
 from bot.core.events import Ticked
 from bot.core.incident import Incident
 from bot.core.incident_actions import (
@@ -29,25 +29,23 @@ from bot.core.incident_actions import (
     SendWebhook,
     UploadTimeline,
 )
-from bot.core.incident_events import IncidentEvent, StartFollowed
+from bot.core.incident_events import IncidentEvent
 from bot.core.incident_export import People
 from bot.core.incident_state import IncidentPlan, IncidentState
 from bot.core.incident_words import tell_plain
 from bot.core.monitor_events import IncidentClosed, IncidentFound
-from bot.deliveries import Deliveries, Send, owed_of, within_bounds
+from bot.deliveries import Deliveries, Send, owed_of, still_owed, within_bounds
 from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 from bot.ground import Ground
 from bot.incident_looks import Looks
 from bot.incident_messages import incident_reply, incident_root, timeline_letter
 from bot.incident_people import read_people
 from bot.incident_sent import Sent
-from bot.watch_orders import Said, read_fact
+from bot.watch_orders import Said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
-
-    from bot.clients.store_incidents import Fact
 
 log = structlog.get_logger()
 
@@ -90,6 +88,8 @@ class IncidentRunning:
     def __post_init__(self) -> None:
         self._looks = Looks(self.ground, self.plan, self._hear)
         self.sent = Sent(self.ground, self.archive, self.plan.incident)
+        if self.send is not None:
+            self._deliveries = Deliveries(self.send, self.ground.tallies.webhooks, self.arrived.set)
 
     @property
     def plan(self) -> IncidentPlan:
@@ -99,7 +99,9 @@ class IncidentRunning:
         """Until it is closed, or left to the next process."""
         self._task = asyncio.current_task()
         try:
-            self._begin_to_deliver()
+            if self._deliveries is not None:
+                self._deliveries.take(self.record.owed)
+                self._beside_it("webhook", self._deliveries.run)
             if self.begun is not None:
                 await self._perform(self.begun)
             else:
@@ -117,24 +119,11 @@ class IncidentRunning:
             for task in tuple(self._beside):
                 task.cancel()
 
-    def _begin_to_deliver(self) -> None:
-        if self.send is not None:
-            counts = self.ground.tallies.webhooks
-            self._deliveries = Deliveries(self.send, counts, self.arrived.set)
-            self._deliveries.take(self.record.owed)
-            self._beside_it("webhook", self._deliveries.run)
-
-    def _still_owed(self) -> tuple[Delivery, ...]:
-        """Of what is on record, what is not delivered; nothing where nobody listens any more."""
-        if self._deliveries is None:
-            return ()
-        return tuple(each for each in self.record.owed if each.id not in self._deliveries.done)
-
     def _is_behind(self) -> bool:
         """Whether the record must be written though nothing happened."""
-        delivered = len(self._still_owed()) < len(self.record.owed)
-        over = self.incident.is_closed and self.record.closed is None and not self._still_owed()
-        return self._unsaved or delivered or over
+        owed = still_owed(self._deliveries, self.record.owed)
+        over = self.incident.is_closed and self.record.closed is None and not owed
+        return self._unsaved or len(owed) < len(self.record.owed) or over
 
     async def _resume(self, now: datetime) -> None:
         state = self.incident.state
@@ -173,43 +162,15 @@ class IncidentRunning:
             with contextlib.suppress(StoreUnavailable):
                 self.address = await self.ground.store.address(self.plan.incident)
         local, self._local = self._local, []
-        told, heard = await self._read_facts(facts)
+        told, heard = await self._looks.read(facts)
         events = [*local, *told]
         if ticked:
-            events += [*await self._look_at_starts(), Ticked()]
+            events += [*await self._looks.starts(self.incident.state), Ticked()]
         actions: list[IncidentAction] = []
         for event in events:
             actions += self.incident.handle(event, self.ground.clock.now())
         if actions or heard or self._is_behind():
             await self._take_up(actions, heard)
-
-    async def _read_facts(self, facts: Sequence[Fact]) -> tuple[list[IncidentEvent], list[str]]:
-        """Those that can be taken now, in their order, and the ids of all that are done with."""
-        events: list[IncidentEvent] = []
-        heard: list[str] = []
-        for fact in facts:
-            try:
-                event: IncidentEvent | None = read_fact(fact)
-                if isinstance(event, StartFollowed):
-                    event = await self._looks.link_start(event)
-            except StoreUnavailable:
-                break
-            except ValueError as error:
-                log.error("fact_unknown", incident=self.plan.incident, error=str(error))  # noqa: TRY400 - told
-                heard.append(fact.id)
-                continue
-            if event is None:
-                break
-            heard.append(fact.id)
-            events.append(event)
-        return events, heard
-
-    async def _look_at_starts(self) -> list[IncidentEvent]:
-        with contextlib.suppress(StoreUnavailable):
-            state = self.incident.state
-            seen = await self._looks.starts(state.affected, {each.operation for each in state.starts})
-            return [seen] if seen is not None else []
-        return []
 
     async def _take_up(self, actions: Sequence[IncidentAction], heard: Sequence[str]) -> None:
         """Save what has become of it with what is told, then touch the world."""
@@ -286,7 +247,8 @@ class IncidentRunning:
             if isinstance(action, PostIncidentReply):
                 self._said = describe(action)
         over = self.record.over or now if state.ending is not None else None
-        owed = (*self._still_owed(), *owed_of(actions)) if self._deliveries is not None else ()
+        more = owed_of(actions) if self._deliveries is not None else ()
+        owed = (*still_owed(self._deliveries, self.record.owed), *more)
         update = {
             "state": STATE.dump_json(state).decode(),
             "severity": str(state.severity),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import bot.incident_looks as looks_module
 from bot.clients.records import Address, Holder
-from bot.core.events import ChannelId, MessageTs, OperationId, UserId, Verb
+from bot.clients.store_incidents import Fact
+from bot.core.events import ChannelId, MessageTs, OperationId, Ticked, UserId, Verb
 from bot.core.incident_events import ServiceStart, StartFollowed, StartsSeen
-from bot.core.incident_state import Severity
+from bot.core.incident_state import IncidentState, Severity, StartNote
 from bot.incident_looks import Looks
+from bot.watch_orders import pack_fact
 from tests.support.outgoing import operation
 from tests.support.waiting import until
 from tests.support.watchmen import HOST, SERVICE, watchmen
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 OPERATION, LINK = OperationId("op1"), "https://practice.slack.test/archives/C1/p1"
 
 
+STATE, STARTED = IncidentState(Severity.HOST, affected=(SERVICE,)), datetime(2026, 5, 29, 3, tzinfo=UTC)
 OF_HOST: dict[str, Any] = {
     "service": None,
     "subject": HOST,
@@ -80,18 +84,30 @@ async def test_a_link_that_never_comes_holds_up_nothing_for_long(
         assert await look.link_start(event) == event
 
 
+async def test_facts_keep_their_order_behind_a_start_that_waits_for_its_link(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        look = looks(room)
+        start = pack_fact(StartFollowed(OPERATION, Verb.WATCH, by=UserId("U1")), name="start")
+        facts = [pack_fact(Ticked(), name="one"), start, pack_fact(Ticked(), name="two")]
+        assert await look.read(facts) == ([Ticked()], ["one"])
+        await stand(room)
+        events, heard = await look.read([*facts, Fact(id="three", kind="Dance", body="{}")])
+        assert heard == ["one", "start", "two", "three"]
+        assert [type(event).__name__ for event in events] == ["Ticked", "StartFollowed", "Ticked"]
+
+
 async def test_of_a_host_the_starts_since_it_went_are_seen_once_they_have_a_thread(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
         look = looks(
             room, service=None, subject=HOST, severity=Severity.HOST, members=(), affected=(SERVICE,)
         )
-        assert await look.starts((SERVICE,), ()) is None
+        assert await look.starts(STATE) == []
         await hold(room, Verb.WATCH)
-        assert await look.starts((SERVICE,), ()) is None
+        assert await look.starts(STATE) == []
         await stand(room)
-        assert await look.starts((SERVICE,), ()) == StartsSeen((ServiceStart(SERVICE, OPERATION, LINK),))
-        assert await look.starts((SERVICE,), (OPERATION,)) is None
-        assert await looks(room).starts((SERVICE,), ()) is None  # of a service its watch tells
+        assert await look.starts(STATE) == [StartsSeen((ServiceStart(SERVICE, OPERATION, LINK),))]
+        assert await look.starts(replace(STATE, starts=[StartNote(OPERATION, STARTED)])) == []
+        assert await looks(room).starts(STATE) == []  # of a service its watch tells
 
 
 async def test_neither_a_stop_nor_what_began_before_is_starting_again(redis_url: str) -> None:
@@ -101,10 +117,10 @@ async def test_neither_a_stop_nor_what_began_before_is_starting_again(redis_url:
         )
         await stand(room)
         await hold(room, Verb.STOP)
-        assert await look.starts((SERVICE,), ()) is None
+        assert await look.starts(STATE) == []
         await room.ground.store.release(SERVICE, OPERATION)
         await hold(room, Verb.WATCH, after=-timedelta(hours=1))
-        assert await look.starts((SERVICE,), ()) is None
+        assert await look.starts(STATE) == []
 
 
 async def test_the_thread_of_a_host_links_what_starts_on_it_again_once(redis_url: str) -> None:
