@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from asyncssh.channel import SSHChannel
 
-    from bot.clients.ssh_lines import Place
+    from bot.clients.ssh_places import Place
 
 _WINDOW = 256 << 10  # bytes a host may send ahead of the reader
 
@@ -33,6 +33,7 @@ class Session(asyncssh.SSHClientProcess[bytes]):
         self._place = place
         self._check = check
         self.abandoned = False
+        self._stands = False
 
     def connection_made(self, chan: SSHChannel[bytes]) -> None:
         """It stands and nothing of the command was sent yet: the last moment to ask `check`."""
@@ -46,6 +47,7 @@ class Session(asyncssh.SSHClientProcess[bytes]):
             chan.close()
             raise
         super().connection_made(chan)
+        self._stands = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         try:
@@ -59,7 +61,7 @@ class Session(asyncssh.SSHClientProcess[bytes]):
         An order, which has a `check`, gets no signal. One that does not stand yet will send nothing.
         """
         self.abandoned = True
-        if not self._place.opened:
+        if not self._stands:
             return
         if self._check is None:
             with contextlib.suppress(OSError, asyncssh.Error):

@@ -103,9 +103,11 @@ async def read_at(link: Link, cursor: Cursor, *, scope: str) -> Cursor | None:
 
 async def read_end(link: Link, *, scope: str) -> Cursor | None:
     """The cursor of the journal's last entry; None while it has none."""
-    finished = await link.run(("journalctl", "--no-pager", "-n", "0", "--show-cursor"))
+    connection = await link.connection()
+    finished = await link.run(("journalctl", "--no-pager", "-n", "0", "--show-cursor"), connection=connection)
     complaint = finished.err
     if finished.status or ssh_errors.is_journal_refusal(complaint, scope=scope):
+        link.outdate(connection)
         raise ssh_errors.journal_failure(complaint, name=link.name, scope=scope, section=link.section)
     shown = re.search(r"^-- cursor: (\S+)", finished.out, re.MULTILINE)
     return Cursor(shown[1]) if shown else await _read_last(link)
@@ -152,7 +154,7 @@ async def _stream(
 
 
 async def _check_access(link: Link, *, scope: str) -> None:
-    """Once a connection: a user's groups are those of the login.
+    """Once a connection: a user's groups are those of the login, whatever became of them since.
 
     A user without the right sees some entries, silently: with `-o json` journalctl keeps its hint to itself.
     """

@@ -23,6 +23,7 @@ import asyncssh
 import structlog
 
 from bot.clients import ssh_errors
+from bot.clients.ssh_places import Line, Place
 from bot.errors import HostError, HostUnreachable
 
 if TYPE_CHECKING:
@@ -33,77 +34,12 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 SAFE = 8  # sessions of a connection, where sshd allows more: two are left to what it has not closed yet
-_KEPT, _KEPT_OF_FEW, _FEW = 2, 1, 4  # places of the first connection that streams leave to commands
 _MOST_LINES = 32
+_OLD = 60.0  # seconds after which a login that lacks a right is worth another one
 _MOMENT = 0.25  # seconds a command waits for another one to end before a further connection is made for it
 _IDLE = 60.0  # seconds after which a further connection that carries nothing is closed
 _PAUSE, _LONGEST_PAUSE = 1.0, 15.0  # seconds until a further connection is tried again
 _PATIENT, _HELD, _LONGEST_HELD = 2, 0.5, 2.0  # after so many failures in a row, for how long one stands
-
-
-@dataclass(eq=False, slots=True)
-class Line:
-    """One connection, and what it carries."""
-
-    connection: asyncssh.SSHClientConnection
-    most: int  # sessions at once
-    streams: int = 0
-    commands: int = 0
-    left: int = 0  # of the commands, those that we hung up on and the host did not end
-    standing: int = 0  # sessions that the host opened and has not closed
-    ways: int = 0  # forwarded ports in use
-    leaving: asyncio.TimerHandle | None = None
-
-    @property
-    def free(self) -> int:
-        return self.most - self.streams - self.commands
-
-    @property
-    def idle(self) -> bool:
-        return not (self.streams or self.commands or self.ways)
-
-    @property
-    def spoiled(self) -> bool:
-        """Nothing that is in its places ends by itself."""
-        return self.streams + self.left >= self.most
-
-
-class Place:
-    """Room for one session on a connection; given back once."""
-
-    def __init__(self, line: Line, on_free: Callable[[], None], *, stream: bool) -> None:
-        self.line = line
-        self.opened = False  # at some time
-        self._on_free = on_free
-        self._stream = stream
-        self._left = self._over = False
-        if stream:
-            line.streams += 1
-        else:
-            line.commands += 1
-
-    def open(self) -> None:
-        """The host opened the session."""
-        self.opened = True
-        self.line.standing += 1
-
-    def leave(self) -> None:
-        """We hung up; the host has not closed it yet."""
-        if not (self._over or self._left or self._stream):
-            self._left = True
-            self.line.left += 1
-
-    def free(self) -> None:
-        if self._over:
-            return
-        self._over = True
-        self.line.standing -= self.opened
-        self.line.left -= self._left
-        if self._stream:
-            self.line.streams -= 1
-        else:
-            self.line.commands -= 1
-        self._on_free()
 
 
 @dataclass(eq=False, slots=True)
@@ -129,6 +65,7 @@ class Lines:
         self._attempt: asyncio.Task[asyncssh.SSHClientConnection] | None = None
         self._failures = 0  # in a row
         self._failed: HostError | None = None
+        self._lost = False  # with no other connection beside it
         self._not_before = 0.0  # the loop's time of the next attempt
 
     async def first(self) -> asyncssh.SSHClientConnection:
@@ -165,6 +102,15 @@ class Lines:
             log.info("sessions_limited", host=self.name, most=line.most)
         return True
 
+    def outdate(self, connection: asyncssh.SSHClientConnection) -> None:
+        """This login lacks a right: what its user was given since, only another one has."""
+        now = asyncio.get_running_loop().time()
+        for line in self._living():
+            if line.connection is connection and now - line.since >= _OLD:
+                line.outdated = True
+                log.info("login_outdated", host=self.name)
+        self._mind()
+
     @contextlib.asynccontextmanager
     async def way(self) -> AsyncIterator[asyncssh.SSHClientConnection]:
         """A connection for a forwarded port, which needs no session; it stays for as long."""
@@ -172,7 +118,7 @@ class Lines:
         if line is None:
             connection = await self._await_attempt()
             line = next((line for line in self._lines if line.connection is connection), None)
-            line = line or Line(connection, 0)  # lost already: whoever asks it for something is told
+            line = line or Line(connection, 0, 0.0)  # lost already: whoever asks it for something is told
         line.ways += 1
         try:
             yield line.connection
@@ -243,9 +189,10 @@ class Lines:
         free = [line for line in self._lines if line.free > 0]
         if waiter.on is not None:
             return next((line for line in free if line.connection is waiter.on), None)
+        free = [line for line in free if not line.outdated]
         first = self._first()
         if waiter.stream:
-            return next((line for line in free if line is not first or _takes_stream(line)), None)
+            return next((line for line in free if line is not first or line.takes_stream), None)
         # The last place of the first one is left to those who can have no other.
         rest = [line for line in free if line is not first or line.free > 1]
         return next(iter(rest or free), None)
@@ -254,11 +201,16 @@ class Lines:
         """One more connection, unless it is being made, or was tried a moment ago."""
         if self._attempt is not None or len(self._lines) >= _MOST_LINES:
             return
-        wait = self._not_before - asyncio.get_running_loop().time()
-        if wait <= 0:
+        held = self._held()
+        if held is None:
             self._begin()
-        elif not self._lines and self._failed is not None:
-            self._fail_all(self._failed)
+        elif not self._lines:
+            self._fail_all(held)
+
+    def _held(self) -> HostError | None:
+        """Why another attempt is not worth it yet; of a further connection it says nothing of the host."""
+        early = asyncio.get_running_loop().time() < self._not_before
+        return self._failed if early and (self._lost or self._living()) else None
 
     def _begin(self) -> asyncio.Task[asyncssh.SSHClientConnection]:
         if not self._living():
@@ -270,8 +222,9 @@ class Lines:
     async def _await_attempt(self) -> asyncssh.SSHClientConnection:
         attempt = self._attempt
         if attempt is None:
-            if self._failed is not None and asyncio.get_running_loop().time() < self._not_before:
-                raise self._failed
+            held = self._held()
+            if held is not None:
+                raise held
             attempt = self._begin()
         try:
             return await asyncio.shield(attempt)
@@ -296,7 +249,7 @@ class Lines:
         further = bool(self._living())
         self.made += not further
         self._failures, self._failed = 0, None
-        self._lines.append(Line(connection, self._allowed))
+        self._lines.append(Line(connection, self._allowed, asyncio.get_running_loop().time()))
         log.info("host_connected", host=self.name, connections=len(self._lines))
         self._serve()
 
@@ -305,7 +258,8 @@ class Lines:
         loop = asyncio.get_running_loop()
         self._failures += 1
         self._failed = error
-        if self._living():
+        self._lost = not self._living()
+        if not self._lost:
             pause = min(_PAUSE * 2 ** min(self._failures - 1, 10), _LONGEST_PAUSE)
             log.warning("no_further_connection", host=self.name, error=str(error), retry_in=pause)
             loop.call_later(pause, self._serve)
@@ -343,11 +297,6 @@ class Lines:
 
     def _closed_here(self) -> HostUnreachable:
         return HostUnreachable(self.name, f"{self.name}: the connection was closed here.")
-
-
-def _takes_stream(line: Line) -> bool:
-    kept = _KEPT if line.most >= _FEW else _KEPT_OF_FEW
-    return line.streams < line.most - kept
 
 
 def _fail(waiter: _Waiter, error: BaseException) -> None:

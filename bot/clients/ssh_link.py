@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from bot.clients.ssh_channels import Session
-    from bot.clients.ssh_lines import Place
+    from bot.clients.ssh_places import Place
     from bot.core.events import HostName
     from config.services import HostSection
 
@@ -73,6 +73,10 @@ class Link:
     def holds(self, connection: asyncssh.SSHClientConnection) -> bool:
         """Whether it lives and is one of this link's."""
         return self._lines.holds(connection)
+
+    def outdate(self, connection: asyncssh.SSHClientConnection) -> None:
+        """What its login lacks, the next one may have; it is made before long."""
+        self._lines.outdate(connection)
 
     async def run(
         self,

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bot.clients import ssh_lines
 from bot.clients.ssh import Host
 from bot.core.events import UnitName, Verb
+from bot.errors import PermissionRefused
 from tests.systemd.following import PATIENCE, eventually
+from tests.systemd.real_host import STRANGER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -117,3 +120,18 @@ async def test_what_was_begun_while_its_asker_went_away_ends_on_the_host(
             await task
     await eventually(lambda: nobody_follows(few))
     assert visitor.connects == 1
+
+
+async def test_a_right_that_was_given_later_is_seen_without_a_restart(
+    stranger: Host, real_host: RealHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The groups of a connection are those of its login; sshd keeps them for as long as it lives."""
+    monkeypatch.setattr(ssh_lines, "_OLD", 0.0)
+    with pytest.raises(PermissionRefused):
+        await stranger.journal_end(scope="system")
+    await real_host.run(f"usermod -aG systemd-journal {STRANGER}")
+    try:
+        assert await stranger.journal_end(scope="system") is not None
+    finally:
+        await real_host.run(f"gpasswd -d {STRANGER} systemd-journal")
+    assert stranger.connects == 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bot.clients import ssh_journal
+from bot.clients import ssh_journal, ssh_lines
 from bot.clients.ssh import Host
 from bot.core.events import Cursor, InvocationId, UnitName
 from bot.core.journal import OUTPUT_FIELDS, Position
@@ -269,6 +269,26 @@ async def test_the_right_is_asked_for_once_a_connection(tmp_path: Path) -> None:
         await host.close()
         await collect(host.read_journal(UNIT, scope="system"))
         assert [words[2] for words in server.commands] == ["-n", "-o", "-o", "-n", "-o"]
+
+
+async def test_a_right_that_was_given_later_counts_from_the_next_login_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's groups stay those of the login for as long as the connection lives."""
+
+    async def look(_: list[str], process: Process) -> None:
+        if server.logins == 1:
+            process.stderr.write(HINT.encode())
+        process.stdout.write(f"-- cursor: {CURSOR}\n".encode())
+        process.exit(0)
+
+    monkeypatch.setattr(ssh_lines, "_OLD", 0.0)
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers |= {CHECK: look, READ: Said("{}\n")}
+        with pytest.raises(PermissionRefused):
+            await collect(host.read_journal(UNIT, scope="system"))
+        assert await collect(host.read_journal(UNIT, scope="system")) == b"{}\n"
+        assert (server.logins, host.connects) == (2, 1)
 
 
 async def test_reading_ends_with_the_journal(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import asyncssh
 import pytest
 
 from bot.clients import ssh_lines
-from bot.clients.ssh_lines import Lines, Place
+from bot.clients.ssh_lines import Lines
 from bot.core.events import HostName
 from bot.errors import HostUnreachable
 from tests.support.ssh import Said, connect, hang, serve
@@ -18,6 +18,8 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from bot.clients.ssh_places import Place
 
 NAME = HostName("llm-two")
 ECHO, FOLLOW = ("echo", "x"), ("follow",)
@@ -247,6 +249,39 @@ async def test_a_further_connection_that_fails_is_no_loss_of_the_host() -> None:
     assert "one more: away" in wires.lines.describe()
     held[0].free()
     assert (await asking).line.connection is first
+
+
+async def test_what_a_further_connection_failed_of_is_not_why_the_host_is_away() -> None:
+    wires = Wires()
+    await wires.lines.first()
+    wires.errors = [away()]
+    asking = [asyncio.create_task(wires.lines.take(stream=True)) for _ in range(9)]
+    await until(lambda: not wires.errors)
+    wires.made[0].close()
+    await wires.lines.first()
+    assert wires.attempts == 3
+    for task in asking:
+        task.cancel()
+
+
+async def test_a_login_that_lacks_a_right_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    wires = Wires()
+    first = await wires.lines.first()
+    wires.lines.outdate(first)
+    assert await wires.lines.first() is first, "it has just been made"
+    monkeypatch.setattr(ssh_lines, "_OLD", 0.0)
+    monkeypatch.setattr(ssh_lines, "_IDLE", 0.05)
+    place = await wires.open(stream=False)
+    wires.lines.outdate(first)
+    second = await wires.lines.first()
+    assert second is not first
+    assert (await wires.lines.take(stream=False, on=first)).line.connection is first, (
+        "what was promised on it"
+    )
+    assert (await wires.lines.take(stream=False)).line.connection is second
+    wires.lines._lines[0].commands = 1
+    place.free()
+    await until(lambda: not wires.lines.holds(first))
 
 
 async def test_a_host_that_is_away_is_not_asked_by_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
