@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import deque
 from contextlib import aclosing
@@ -46,6 +47,7 @@ log = structlog.get_logger()
 _FIRST_RETRY = 0.5  # real seconds; doubled up to the longest
 _LONGEST_RETRY = 15.0
 _SPREAD = 0.2  # more or less of it: those who lost a host together do not come back to it together
+_BRIEF, _BRIEF_MOST = 2.0, 3  # real seconds; so many attempts in a row
 _STEADY = 1.0  # real seconds a journal must be followed before a lost link counts as restored
 KERNEL, LOG_FILE, LOG_START = "#kernel", "#log", "#log-start"  # places of a member beside its journal's
 _RING = 5000  # lines kept for a tail when the host cannot be asked for it
@@ -105,12 +107,23 @@ class Backoff:
     """How long to wait before the next attempt, in real seconds."""
 
     _next: float = _FIRST_RETRY
+    _brief: int = 0  # attempts in a row that brought something and were over at once
+    _began: float = -math.inf  # the loop's time at which the present attempt did
 
     def after(self, *, alive: bool) -> float:
-        """`alive`: the attempt that ended now had brought something."""
-        pause = _FIRST_RETRY if alive else self._next
+        """`alive`: the attempt that ended now had brought something.
+
+        A journalctl that is taken up at its cursor brings that entry at least, be it that a broken journal
+        file ends it each time: so what is over at once again and again does not count as alive.
+        """
+        now = asyncio.get_running_loop().time()
+        if alive:
+            self._brief = self._brief + 1 if now - self._began < _BRIEF else 0
+        pause = _FIRST_RETRY if alive and self._brief <= _BRIEF_MOST else self._next
         self._next = min(pause * 2, _LONGEST_RETRY)
-        return pause * random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 - nobody guards anything with it
+        spread = pause * random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 - nobody guards anything with it
+        self._began = now + spread
+        return spread
 
 
 async def follow_journal(link: Link, inbox: Inbox, *, redactor: Redactor) -> None:

@@ -167,6 +167,18 @@ async def test_a_journal_that_brought_something_is_retried_soon_again() -> None:
     assert 0.4 <= times[-1] - times[-2] <= 0.61
 
 
+async def test_a_journal_that_ends_at_once_each_time_is_retried_ever_later() -> None:
+    async with following() as wire:
+        for number in range(1, 10):
+            wire.host.say(number, "as far as the file can be read")
+            wire.host.cut(GONE)
+        await wire.heard(HostLost, 9)
+        times = wire.host.follow_times
+    gaps = [later - sooner for sooner, later in pairwise(times)]
+    steps = (0.5, 0.5, 0.5, 0.5, 1, 2, 4, 8)
+    assert all(abs(gap / step - 1) <= 0.21 for gap, step in zip(gaps, steps, strict=True))
+
+
 async def test_a_host_that_talks_faster_than_we_think_waits() -> None:
     async with following(room=2) as wire:
         for number in range(1, 9):
