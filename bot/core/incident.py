@@ -12,8 +12,8 @@ How it works
 * **Developments** are replies, each once: a sign of another kind, a start and what came of it, people's
   words. The root message is edited to the present. Starts have threads of their own, which are linked and not
   repeated; a crash loop's attempts are counted (`incident_attempts`).
-* **Escalation.** Nobody has acknowledged an outage for `escalate_after`: the group is called, once.
-  Nothing degraded calls anybody, and nothing that is muted.
+* **Escalation.** Nobody has acknowledged an outage for `escalate_after`: the group is called, once each time it
+  goes down (`incident_people`). Nothing degraded calls anybody, and nothing that is muted.
 * **Over.** The watch has seen enough good checks, or an operation's verdict: told with the downtime, how much
   of it startups took, the cause, and the whole timeline as a file. What goes down again soon goes on in the
   same thread.
@@ -31,18 +31,15 @@ from typing import TYPE_CHECKING, assert_never
 
 from bot.core.events import Ticked
 from bot.core.incident_actions import (
-    AckTold,
     AffectedTold,
     AgainTold,
     ChangesTold,
     CloseIncident,
     EndTold,
-    EscalationTold,
     GapTold,
     IncidentAction,
     IncidentEnded,
     IncidentView,
-    MuteTold,
     RunTold,
     SignTold,
     Told,
@@ -70,6 +67,7 @@ from bot.core.incident_events import (
     Worsened,
 )
 from bot.core.incident_log import read_run
+from bot.core.incident_people import call_anew, check_people, take_word
 from bot.core.incident_state import (
     LINGER,
     Ending,
@@ -151,8 +149,7 @@ class Incident:
         self._take(event, now)
         if state.ending is None:
             check_attempts(turn, now)
-            self._check_mute(now)
-            self._check_escalation(now)
+            check_people(turn, now)
         elif state.recovered is not None and now - state.recovered >= LINGER:
             state.closed = True
             turn.order(CloseIncident())
@@ -169,7 +166,10 @@ class Incident:
             case AttemptDied() | StartFollowed() | StartsSeen() | StartOver():
                 take_start(self._turn, event, now)
             case Acknowledged() | IncidentMuted() | IncidentUnmuted() | ResolvedByHand():
-                self._take_word(event, now)
+                if isinstance(event, ResolvedByHand):
+                    self._end(Ending.BY_HAND, now, by=event.by)
+                else:
+                    take_word(self._turn, event, now)
             case Recovered() | ServiceStopped() | AffectedSeen() | Ticked():
                 self._take_course(event, now)
             case _:
@@ -223,7 +223,8 @@ class Incident:
         state.times += 1
         state.severity, state.ending, state.recovered, state.ended_by = event.severity, None, None, None
         if event.severity is not Severity.DEGRADED:
-            state.down_since, state.worse = event.since, now  # people have as long as before
+            state.down_since = event.since
+            call_anew(state, now)
         told = AgainTold(event.sign, state.times, served)
         turn.say(told, EntryKind.AGAIN, now, evidence=event.sign.evidence)
         self._ask(now, again=True)
@@ -254,52 +255,6 @@ class Incident:
         if self.state.changed is None and event.changed.told:
             self.state.changed = event.changed
             self._turn.say(ChangesTold(event.changed), EntryKind.CHANGES, now, evidence=event.changed.told)
-
-    # ---- what people do -----------------------------------------------------------------------------------
-
-    def _take_word(
-        self, event: Acknowledged | IncidentMuted | IncidentUnmuted | ResolvedByHand, now: datetime
-    ) -> None:
-        turn, state = self._turn, self.state
-        match event:
-            case Acknowledged():
-                if state.acked_by is None:
-                    state.acked_by, state.acked = event.by, now
-                    told = AckTold(event.by, now - self.plan.opened)
-                    turn.say(told, EntryKind.PERSON, now, by=event.by)
-            case IncidentMuted():
-                state.muted = event.until
-                reply = MuteTold(event.by, event.until, event.reason)
-                turn.say(reply, EntryKind.PERSON, now, by=event.by)
-            case IncidentUnmuted():
-                if state.muted is not None:
-                    state.muted = None
-                    turn.say(MuteTold(event.by, None), EntryKind.PERSON, now, by=event.by)
-            case ResolvedByHand():
-                self._end(Ending.BY_HAND, now, by=event.by)
-            case _:
-                assert_never(event)
-
-    def _check_mute(self, now: datetime) -> None:
-        if self.state.muted is not None and now >= self.state.muted:
-            self.state.muted = None
-            self._turn.say(MuteTold(None, None), EntryKind.PERSON, now)
-
-    def _check_escalation(self, now: datetime) -> None:
-        plan, state = self.plan, self.state
-        due = plan.escalate_after
-        if (
-            due is None
-            or state.escalated is not None
-            or state.acked_by is not None
-            or state.muted is not None
-        ):
-            return
-        if state.severity is Severity.DEGRADED or state.worse is None or now - state.worse < due:
-            return
-        state.escalated = now
-        told = EscalationTold(plan.group, now - state.worse)
-        self._turn.say(told, EntryKind.ESCALATED, now, loud=True)
 
     # ---- the end ------------------------------------------------------------------------------------------
 

@@ -19,9 +19,7 @@ from bot.core.incident_actions import (
     CloseIncident,
     EditIncident,
     EndTold,
-    EscalationTold,
     IncidentEnded,
-    MuteTold,
     PostIncidentReply,
     ReadRunLog,
     RunTold,
@@ -149,58 +147,6 @@ def test_once_it_is_over_people_come_too_late() -> None:
     assert case.tell(Acknowledged(BOB)) == []
     assert case.tell(SignSeen(SLOW)) == []
     assert case.tell(Recovered(BEGAN)) == []
-
-
-class TestEscalation:
-    def test_nobody_comes_and_the_group_is_called_once_in_the_channel(self) -> None:
-        case = Case()
-        case.wait(3600)
-        (post,) = case.posts()
-        assert post.reply == EscalationTold("S0456", timedelta(minutes=10))
-        assert post.broadcast
-        case.tell(Recovered(case.now))
-        assert [post.broadcast for post in case.posts()] == [True, False]
-
-    def test_somebody_is_on_it(self) -> None:
-        case = Case()
-        case.tell(Acknowledged(BOB), after=590)
-        case.wait(3600)
-        assert case.replies(EscalationTold) == []
-
-    def test_it_is_muted(self) -> None:
-        case = Case()
-        case.tell(IncidentMuted(BOB, BEGAN + timedelta(hours=1), "known"))
-        case.wait(3500)
-        assert case.replies(EscalationTold) == []
-        case.wait(200)
-        assert [reply.until for reply in case.replies(MuteTold)] == [BEGAN + timedelta(hours=1), None]
-        assert len(case.replies(EscalationTold)) == 1
-
-    def test_it_is_only_degraded(self) -> None:
-        case = Case(make_incident_plan(severity=Severity.DEGRADED, signs=(SLOW,)))
-        case.wait(3600)
-        assert case.posts() == []
-
-    def test_it_went_down_again_and_people_have_as_long_as_before(self) -> None:
-        case = Case()
-        case.tell(Recovered(BEGAN + timedelta(seconds=60)), after=60)
-        case.tell(DownAgain(BEGAN + timedelta(minutes=20), DIED, Severity.DOWN), after=1140)
-        case.wait(590)
-        assert case.replies(EscalationTold) == []
-        case.wait(20)
-        assert len(case.replies(EscalationTold)) == 1
-
-    def test_what_is_only_degraded_now_calls_nobody(self) -> None:
-        case = Case()
-        case.tell(Recovered(BEGAN + timedelta(seconds=60)), after=60)
-        case.tell(DownAgain(BEGAN + timedelta(minutes=5), SLOW, Severity.DEGRADED), after=240)
-        case.wait(3600)
-        assert case.replies(EscalationTold) == []
-
-    def test_none_is_configured(self) -> None:
-        case = Case(make_incident_plan(escalate_after=None))
-        case.wait(3600)
-        assert case.posts() == []
 
 
 def test_degraded_that_becomes_an_outage_is_shown_in_the_channel() -> None:
