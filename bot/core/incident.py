@@ -12,8 +12,8 @@ How it works
 * **Developments** are replies, each once: a sign of another kind, a start and what came of it, people's
   words. The root message is edited to the present. Starts have threads of their own, which are linked and not
   repeated; a crash loop's attempts are counted (`incident_attempts`).
-* **Escalation.** Nobody has acknowledged an outage for `escalate_after`: the group is called, once each time it
-  goes down (`incident_people`). Nothing degraded calls anybody, and nothing that is muted.
+* **Escalation.** Nobody has acknowledged an outage for `escalate_after`: the group is called, once each time
+  it goes down (`incident_people`). Nothing degraded calls anybody, and nothing that is muted.
 * **Over.** The watch has seen enough good checks, or an operation's verdict: told with the downtime, how much
   of it startups took, the cause, and the whole timeline as a file. What goes down again soon goes on in the
   same thread.
