@@ -24,7 +24,7 @@ from bot.core.blocks import (
     section,
 )
 from bot.core.incident_report import render_incident_reply
-from bot.core.incident_state import Ending, Severity, short_id
+from bot.core.incident_state import Ending, Severity, SignKind, short_id
 from bot.core.incident_words import say_clock, say_when, tell_attempt, tell_first
 from bot.core.words import count, spell_duration
 
@@ -92,8 +92,9 @@ def _where(view: IncidentView) -> str:
 
 def _last(view: IncidentView) -> str:
     """A probe that goes on answering while the engine is dead says nothing."""
-    last = view.last_healthy
-    return f" · last good check {say_clock(last)}" if last is not None and last < view.began else ""
+    dead = any(sign.kind is SignKind.SMOKE for sign in view.signs[:1])
+    last = view.last_healthy if not dead else None
+    return f" · last good check {say_clock(last)}" if last is not None else ""
 
 
 def _present(view: IncidentView) -> tuple[str, ...]:
