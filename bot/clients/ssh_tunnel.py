@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import shutil
 import tempfile
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from bot.clients.ssh_link import Link
 
 _CHUNK = 64 << 10
+_LOOK_AGAIN = 1.0  # seconds
 
 
 class Tunnels:
@@ -93,20 +95,33 @@ class Tunnels:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _join(
-    here: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    there: Way,
-) -> None:
-    """Carry bytes both ways until the far end is done or either end breaks."""
+async def _join(here: tuple[asyncio.StreamReader, asyncio.StreamWriter], there: Way) -> None:
+    """Carry bytes both ways until the far end is done, this end is gone, or either breaks.
+
+    An engine that hangs closes nothing, whoever has given it up: of those connections there would be more
+    with each probe.
+    """
     out = asyncio.ensure_future(_pump(here[0], there[1]))
     back = asyncio.ensure_future(_pump(there[0], here[1]))
     try:
-        await back
+        await asyncio.wait({out, back}, return_when=asyncio.FIRST_COMPLETED)
+        while not (back.done() or _is_gone(here[1])):  # it has said all, and may wait for the answer
+            await asyncio.wait({back}, timeout=_LOOK_AGAIN)
     finally:
         out.cancel()
         back.cancel()
         there[1].close()
         await asyncio.gather(out, back, return_exceptions=True)
+
+
+def _is_gone(writer: asyncio.StreamWriter) -> bool:
+    """Whether the other end is closed, and not only done with writing: both read as an end of file."""
+    descriptor = writer.get_extra_info("socket").fileno()
+    if descriptor < 0:
+        return True
+    poll = select.poll()
+    poll.register(descriptor, 0)  # what is always told: POLLHUP, POLLERR
+    return bool(poll.poll(0))
 
 
 async def _pump(

@@ -160,3 +160,30 @@ async def test_a_host_that_is_gone(tmp_path: Path) -> None:
         await server.stop()
         with pytest.raises(HostUnreachable):
             await host.tunnel("127.0.0.1", 1)
+
+
+@pytest.mark.parametrize("first_half", [True, False])
+async def test_who_has_gone_leaves_nothing_open_at_an_engine_that_hangs(
+    tmp_path: Path, *, first_half: bool
+) -> None:
+    """A hung engine closes nothing by itself, and is probed for hours."""
+    held: list[asyncio.StreamWriter] = []
+
+    async def hang_on(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+
+    far = await asyncio.start_server(hang_on, "127.0.0.1", 0)
+    async with far, serve(tmp_path) as server, connect(server) as host:
+        path = await host.tunnel("127.0.0.1", far.sockets[0].getsockname()[1])
+        _, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await until(lambda: held)
+        assert host._tunnels._carrying
+        if first_half:
+            writer.write_eof()
+            await asyncio.sleep(0.1)
+            assert host._tunnels._carrying, "an answer may still come"
+        writer.close()
+        await until(lambda: not host._tunnels._carrying)
+        for each in held:
+            each.close()
