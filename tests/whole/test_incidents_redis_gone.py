@@ -32,12 +32,12 @@ MARKS = ("🔴", "was gone for", "was down for")
 
 @asynccontextmanager
 async def outage(
-    redis: RedisServer, monkeypatch: pytest.MonkeyPatch, *, speed: float
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch, scenario: str = "host-gone", *, speed: float
 ) -> AsyncIterator[tuple[Practice, PostedMessage]]:
-    """A host is gone for three minutes, its incident is told, and Alice is on it."""
+    """An incident is told, and Alice is on it. A host that is gone is so for three minutes."""
     monkeypatch.setattr(app_module, "Outbox", partial(Outbox, pace=PACE, timing=Timing(LEASE, 0.2, 0.2)))
     monkeypatch.setattr(Store, "open", partial(Store.open, lease_seconds=LEASE))
-    workspace = PracticeWorkspace(SCENARIOS["host-gone"], speed=speed)
+    workspace = PracticeWorkspace(SCENARIOS[scenario], speed=speed)
     workspace.slack.rates.limits = {}
     try:
         await workspace.start_surroundings()
@@ -91,3 +91,22 @@ async def test_what_came_back_meanwhile_is_closed_with_facts(
         assert own_redis.ask("FLUSHALL") == "+OK"
         await until(lambda: practice.workspace.host.reachable)
         await see_it_end(await begin_anew(practice), root)
+
+
+async def test_a_service_that_is_still_down_goes_on_with_its_incident_and_opens_no_other(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with outage(own_redis, monkeypatch, "loops-at-3am", speed=20) as (practice, root):
+        await practice.reply(root, "Attempt 2", within=WITHIN)
+        await practice.app.close()
+        assert own_redis.ask("FLUSHALL") == "+OK"
+        anew = await begin_anew(practice)
+        await anew.reply(root, GAP, within=WITHIN)
+        told = len(anew.replies(root))
+        await anew.until(
+            lambda _: any("died in weights" in text for text in anew.replies(root)[told:]), within=WITHIN
+        )
+        await anew.until(lambda _: "attempts so far" in root.plain)
+        assert "GPU kernel touched memory" in root.plain
+        assert outages(anew) == [root]
+        assert sum(GAP in text for text in anew.replies(root)) == 1
