@@ -126,14 +126,17 @@ def finish(
     conclusion: Conclusion | None = None,
     by: UserId | None = None,
 ) -> None:
-    """The verdict, said once; a failure goes to the channel too, with the whole log."""
+    """The verdict, said once. A failure of what was asked for goes to the channel too, with the whole log.
+
+    A start that nobody asked for is part of an outage, and that one's thread is what the channel hears of.
+    """
     state, failed = turn.state, verdict is Verdict.FAILED
     say_last(turn, now)
     if verdict in {Verdict.HEALTHY, Verdict.STOPPED}:
         turn.close_phases(now)
     conclusion = conclusion or Conclusion("", *turn.current(now))
     state.verdict, state.ended, state.cause = verdict, now, conclusion.cause or None
-    turn.say(_verdict_reply(turn, conclusion, now, by=by), broadcast=failed)
+    turn.say(_verdict_reply(turn, conclusion, now, by=by), broadcast=failed and turn.plan.by is not None)
     if failed and state.lines:
         state.sequence += 1
     order_end(turn, now)

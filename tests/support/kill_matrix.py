@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EVERY = bool(os.environ.get("KIMI_EVERY_POINT"))
 SHARES = range(3)
+REACHED = 0.8  # of the points: a few, such as a lease's renewal, come or not as the clock has it
 AT_ONCE = 3  # workspaces; most of a start is waiting
 LEAST = 40
 TIMEOUT = 1800 if EVERY else 240
@@ -137,4 +138,4 @@ async def play_share(when: str, share: int, *, nursery: Nursery, folder: Path) -
     told = f"{when}, share {share}: killed at {reached} of {len(mine)}; {len(points)} side effects in all"
     print(told)  # noqa: T201 - for who reads it
     assert not faults, "\n".join(faults)
-    assert reached >= len(mine) * 0.8  # a few, such as a lease's renewal, come or not as the clock has it
+    assert reached >= len(mine) * REACHED

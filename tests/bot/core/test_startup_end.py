@@ -72,6 +72,16 @@ def test_the_rank_that_reported_no_timeout_is_named_and_the_line_keeps_its_own()
     assert failure.rank == "TP1"
 
 
+def test_a_failure_of_what_nobody_asked_for_stays_in_its_thread() -> None:
+    """Its outage has a thread that the channel hears of."""
+    run = loading(by=None)
+    crash(run)
+    die(run)
+    run.wait_for_verdict()
+    assert run.verdict.verdict is Verdict.FAILED
+    assert not any(action.broadcast for action in run.actions if isinstance(action, PostReply))
+
+
 def test_a_failure_is_told_in_order_and_in_the_channel_too() -> None:
     run = loading()
     crash(run)
