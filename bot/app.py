@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -215,7 +216,9 @@ class App:
         self._stack.push_async_callback(ears.close)
         organs = Organs(ground.store, ground.outbox, startups, ears)
         self.vitals.attach(organs)
-        self.metrics.attach(Sights(self.vitals, organs, ground.hosts, ground.tallies))
+        self.metrics.attach(
+            Sights(self.vitals, organs, ground.hosts, ground.tallies, self._standings, self._severities)
+        )
         intents = register(ears.app, self._parts(ground, startups, client))
         self.tasks.spawn("intents", intents.run(), vital=True)
         self.tasks.spawn("vitals", self.vitals.run(), vital=True)
@@ -223,6 +226,15 @@ class App:
         self.tasks.spawn("ears", ears.run(), vital=True)
         _, words = await ears.hear()
         return words
+
+    def _standings(self) -> Counter[str]:
+        hosts = self._monitor.watching.values() if self._monitor is not None else ()
+        return Counter(entry.watch.state.standing.value for host in hosts for entry in host.entries.values())
+
+    def _severities(self) -> Counter[str]:
+        running = self._incidents.running.values() if self._incidents is not None else ()
+        states = (each.incident.state for each in running)
+        return Counter(state.severity.value for state in states if state.recovered is None)
 
 
 async def _close_hosts(hosts: Sequence[Host]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +21,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from bot.clients.ssh import Host
 from bot.core.actions import Verdict
 from bot.core.events import HostName, PhaseId
+from bot.core.incident_state import Severity
+from bot.core.monitor_state import WatchStanding
 from bot.tallies import Tallies
 from bot.vitals import Organs, Vitals
 
@@ -38,12 +40,14 @@ _WEBHOOKS = ("delivered", "failed", "refused", "given_up")
 
 @dataclass(frozen=True, slots=True)
 class Sights:
-    """What is read when somebody asks."""
+    """What is read when somebody asks. `standings`, `incidents`: what this process watches and has open."""
 
     vitals: Vitals
     organs: Organs
     hosts: Mapping[HostName, Host]
     tallies: Tallies
+    standings: Callable[[], Counter[str]] = Counter
+    incidents: Callable[[], Counter[str]] = Counter
 
 
 class Metrics:
@@ -92,6 +96,7 @@ class Metrics:
         yield from _health(self._sights)
         yield from _slack(self._sights)
         yield from _startups(self._sights)
+        yield from _outages(self._sights)
         yield from _webhooks(self._sights)
         yield from _leases(self._sights)
         yield from _hosts(self._sights)
@@ -128,6 +133,14 @@ def _startups(sights: Sights) -> Iterator[Metric]:
     verdicts = {verdict.value: sights.tallies.verdicts[verdict.value] for verdict in Verdict}
     yield _count("kimi_verdicts", "Told by this process.", verdicts, "verdict")
     yield CounterMetricFamily("kimi_stalls", "Told by this process.", sights.tallies.stalls)
+
+
+def _outages(sights: Sights) -> Iterator[Metric]:
+    found, opened = sights.standings(), sights.incidents()
+    standings = {word.value: found[word.value] for word in WatchStanding}
+    yield _gauges("kimi_services", "Watched by this process, by what they are.", standings, "standing")
+    severities = {word.value: opened[word.value] for word in Severity}
+    yield _gauges("kimi_incidents", "That are open and this process has.", severities, "severity")
 
 
 def _webhooks(sights: Sights) -> Iterator[Metric]:

@@ -93,6 +93,20 @@ async def test_a_stall_and_a_failure_count() -> None:
         assert value("kimi_verdicts_total", verdict="failed") == 1
 
 
+async def test_an_outage_is_seen_from_its_first_message_to_its_end() -> None:
+    async with practise("dies-at-3am", speed=60, watched=True) as practice:
+        metrics = practice.app.metrics
+
+        def shows(*, down: int, serving: int) -> bool:
+            value = read(metrics)
+            found = value("kimi_incidents", severity="down"), value("kimi_services", standing="serving")
+            return found == (down, serving)
+
+        await practice.until(lambda _: shows(down=0, serving=1))
+        await practice.until(lambda _: shows(down=1, serving=0))
+        await practice.until(lambda _: shows(down=0, serving=1), within=60)
+
+
 async def test_labels_are_words_of_the_code_and_the_configuration_and_no_secret_is_shown() -> None:
     async with practise("healthy", speed=100) as practice:
         await practice.ask("status")
@@ -104,7 +118,8 @@ async def test_labels_are_words_of_the_code_and_the_configuration_and_no_secret_
             for name, value in sample.labels.items()
         }
         assert {name for name, _ in labels} <= {
-            "version", "outcome", "part", "phase", "verdict", "change", "host", "kind", "le",
+            "version", "outcome", "part", "phase", "verdict", "change", "host", "kind", "le", "standing",
+            "severity",
         }  # fmt: skip
         assert {value for name, value in labels if name == "host"} == {"llm-two"}
         assert {value for name, value in labels if name == "kind"} == {"command"}
