@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
@@ -107,6 +109,33 @@ async def test_a_listener_that_hangs_is_given_up_after_a_while() -> None:
         webhook = Webhook(f"http://127.0.0.1:{silent.getsockname()[1]}/hook", SECRET, within=0.2)
         assert (await webhook.send(TOLD)).outcome == "failed"
         await webhook.close()
+
+
+async def test_an_answer_without_an_end_is_an_answer() -> None:
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(TOLD.body.encode())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while True:
+                writer.write(bytes(1 << 16))
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(hear, "127.0.0.1", 0)
+    async with server:
+        webhook = Webhook(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook", SECRET)
+        assert await webhook.send(TOLD) == Answered("delivered")
+        await webhook.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://xn--/hook", "http://127.0.0.1:9/\n", "http://127.0.0.1:9/" + "a" * 70_000]
+)
+async def test_an_address_that_cannot_be_asked_has_failed(url: str) -> None:
+    webhook = Webhook(url, SECRET)
+    answered = await webhook.send(TOLD)
+    await webhook.close()
+    assert answered.outcome == "failed"
 
 
 async def test_neither_the_address_nor_the_secret_is_told() -> None:
