@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import httpx
@@ -26,9 +27,10 @@ class DeadMan:
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=_WITHIN)
         try:
-            answer = await self._client.get(self._url)
-            problem = "" if answer.is_success else f"HTTP {answer.status_code}"
-        except httpx.HTTPError as error:
+            # Whatever comes after the status, without an end perhaps, is not read.
+            async with asyncio.timeout(_WITHIN), self._client.stream("GET", self._url) as answer:
+                problem = "" if answer.is_success else f"HTTP {answer.status_code}"
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, TimeoutError) as error:
             problem = type(error).__name__  # its words may hold the address
         self.counts["failed" if problem else "answered"] += 1
         if problem and not self._failing:

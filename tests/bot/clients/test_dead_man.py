@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -63,3 +65,25 @@ async def test_nobody_there_is_a_failure_whose_log_does_not_hold_the_address() -
 
 async def test_what_was_never_used_may_be_closed() -> None:
     await DeadMan("http://127.0.0.1:9/").close()
+
+
+async def test_an_answer_without_an_end_is_an_answer() -> None:
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while True:
+                writer.write(bytes(1 << 16))
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
+        dead_man = DeadMan(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{PATH}")
+        assert await dead_man.ping() is True
+        await dead_man.close()
+
+
+async def test_an_address_that_cannot_be_asked_is_a_failure() -> None:
+    dead_man = DeadMan("http://xn--/")
+    assert await dead_man.ping() is False
+    await dead_man.close()
