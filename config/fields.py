@@ -11,8 +11,10 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from config.redis_url import parse_redis_url
 
-_DURATION = re.compile(r"(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?")
-_DURATION_ALLOWED = 'a duration such as "30s", "15m", "2h" or "1h30m", longer than nothing'
+_DURATION = re.compile(
+    r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?", re.ASCII
+)
+_DURATION_ALLOWED = 'a duration such as "30s", "15m", "2h", "1h30m" or "2d", longer than nothing'
 _LONGEST = timedelta(days=7)
 _MOST_PORT = 65535
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,247}\.service")
@@ -20,6 +22,7 @@ _SERVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _CHANNEL = re.compile(r"[CG][A-Z0-9]{2,20}")
 _PERSON = re.compile(r"[UW][A-Z0-9]{2,20}|S[A-Z0-9]{2,20}")
 _GROUP = re.compile(r"S[A-Z0-9]{2,20}")
+_NEVER_IN_URLS = re.compile(r"[\s\x00-\x1f\x7f]")  # urlsplit drops some of them silently
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*", re.IGNORECASE)
 
 
@@ -28,7 +31,8 @@ def parse_duration(text: str) -> timedelta:
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()):
         raise ValueError(f"is {text!r}; allowed: {_DURATION_ALLOWED}")
-    hours, minutes, seconds = (float(part or 0) for part in match.group("h", "m", "s"))
+    days, hours, minutes, seconds = (float(part or 0) for part in match.group("d", "h", "m", "s"))
+    hours += 24 * days
     if hours * 3600 + minutes * 60 + seconds > _LONGEST.total_seconds():
         raise ValueError(f"is {text!r}; allowed: at most 7 days (168h)")
     duration = timedelta(hours=hours, minutes=minutes, seconds=seconds)
@@ -71,6 +75,7 @@ def _http_url(value: str) -> str:
     except ValueError:
         raise ValueError(f"is {value!r}; allowed: {allowed}") from None
     plain = not (parts.query or parts.fragment or parts.username or parts.path.strip("/"))
+    plain = plain and not _NEVER_IN_URLS.search(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or not plain:
         raise ValueError(f"is {value!r}; allowed: {allowed}")
     return value.rstrip("/")
@@ -97,7 +102,7 @@ def check_ping_url(value: str) -> str:
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
-    if not usable:
+    if not usable or _NEVER_IN_URLS.search(value):
         raise ValueError("is no http address; allowed: http://… or https://…")
     return value
 

@@ -90,6 +90,15 @@ class MonitorSection(Section):
     escalate_after: Duration | None = None
     escalate_to: GroupText | None = None
 
+    @model_validator(mode="after")
+    def _calls_somebody_at_some_time(self) -> Self:
+        for name, missing in (("escalate_after", "escalate_to"), ("escalate_to", "escalate_after")):
+            if getattr(self, name) is not None and getattr(self, missing) is None:
+                raise ValueError(
+                    f"has {name} without {missing}, so nobody would be called; allowed: both or none"
+                )
+        return self
+
 
 class IncidentsSection(Section):
     """`webhook`: where other tools listen; it gets JSON, signed with KIMI_WEBHOOK_SECRET."""

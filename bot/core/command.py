@@ -107,6 +107,7 @@ _TOKEN = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
 _LEADING_MENTION = re.compile(r"^(?:\s*<@[A-Z0-9]+(?:\|[^<>]*)?>[\s:,]*)+")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _INCIDENT = re.compile(r"[0-9a-f]{4,32}")
+_TIMELIKE = re.compile(r"[-+.]?\d\S*")
 _NAMELIKE = re.compile(r"\S*(?:\w[-_.]\w|[A-Za-z]\d)\S*")
 
 
@@ -283,7 +284,7 @@ def _wrong_service(verb: Word, rest: list[str], place: _Place) -> Misunderstood 
     word = _bare(rest[0]) if rest else ""
     if not word or (verb is Word.LOGS and _amount(rest) is not None):
         return None
-    if verb is Word.MUTE and (word.lower() == "for" or _duration(word) is not None):
+    if verb is Word.MUTE and (word.lower() == "for" or _is_meant_as_time(word, place)):
         return None
     if verb not in _CHANGES:
         return _unknown_service(word, verb, place)
@@ -294,6 +295,13 @@ def _wrong_service(verb: Word, rest: list[str], place: _Place) -> Misunderstood 
     if alone or _NAMELIKE.fullmatch(word) or _near_service(word, known):
         return _unknown_service(word, verb, place)
     return None
+
+
+def _is_meant_as_time(word: str, place: _Place) -> bool:
+    """Also one that cannot be read, or is none: `0`, `-5m`, `99d`."""
+    if _duration(word) is not None:
+        return True
+    return _TIMELIKE.fullmatch(word) is not None and _near_service(word, place.services) is None
 
 
 def _near_service(word: str, services: Sequence[ServiceName]) -> ServiceName | None:

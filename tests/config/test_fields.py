@@ -36,13 +36,15 @@ from config.fields import (
         ("1.5s", 1.5),
         (" 90s ", 90),
         ("168h", 604800),
+        ("7d", 604800),
+        ("1d12h", 129600),
     ],
 )
 def test_a_duration_is_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", "0s", "30", "s", "-3m", "5 minutes", "30s1h", "169h", "٣s0"])
+@pytest.mark.parametrize("text", ["", "0s", "30", "s", "-3m", "5 minutes", "30s1h", "169h", "8d", "٣s"])
 def test_what_is_no_duration_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match="allowed: "):
         parse_duration(text)
@@ -53,7 +55,16 @@ def test_an_address_to_listen_on_is_taken_apart() -> None:
     assert parse_address("[::1]:0") == ("::1", 0)
 
 
-@pytest.mark.parametrize("url", ["ftp://p.example/hush-hush", "https:///hush-hush", "http://p:hush-hush/"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://p.example/hush-hush",
+        "https:///hush-hush",
+        "http://p:hush-hush/",
+        "http://p.example/hush-hush\n",
+        "http://p.example/ hush-hush",
+    ],
+)
 def test_a_refused_ping_url_is_not_quoted(url: str) -> None:
     with pytest.raises(ValueError, match="allowed: http") as caught:
         check_ping_url(url)

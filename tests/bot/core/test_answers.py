@@ -93,6 +93,11 @@ def test_a_refusal_says_who_may() -> None:
     )
 
 
+def test_a_refusal_about_an_incident_that_was_named_by_its_id() -> None:
+    told = render_refusal(Denied(Denial.OPERATOR, Word.RESOLVE, None)).text
+    assert told.startswith("You can look but not close the incident: nobody is named")
+
+
 def test_a_refusal_where_nobody_may() -> None:
     told = render_refusal(Denied(Denial.OPERATOR, Word.UNWATCH, KIMI)).text
     assert told.startswith("You can look but not steer the watch of `kimi-k2.5`: nobody is named")

@@ -70,6 +70,7 @@ def parse(
         ("resolve 3f9a2c11", Command(Word.RESOLVE, incident="3f9a2c11")),
         ("mute 2h", Command(Word.MUTE, KIMI, lasting=timedelta(hours=2))),
         ("mute kimi-k2.5 2h", Command(Word.MUTE, KIMI, lasting=timedelta(hours=2))),
+        ("mute 7d", Command(Word.MUTE, KIMI, lasting=timedelta(days=7))),
         ("mute for 1h30m new build", Command(Word.MUTE, KIMI, "new build", lasting=timedelta(minutes=90))),
         (
             "mute kimi-k2.5 for 30m “it's known”",
@@ -96,6 +97,9 @@ def test_understood(text: str, command: Command) -> None:
         ("mute kimi-k2.5", "For how long?"),
         ("mute kimi-k2.5 known problem", "How long is `known`?"),
         ("mute kimi-k2.5 1000h", "How long is `1000h`?"),
+        ("mute 0", "How long is `0`?"),
+        ("mute -5m", "How long is `-5m`?"),
+        ("mute 99999d", "How long is `99999d`?"),
         ("mute kimi 2h", "Did you mean `mute kimi-k2.5`?"),
         ("unmute kimi", "Did you mean `unmute kimi-k2.5`?"),
         ("histroy", "Did you mean `history`?"),
