@@ -96,8 +96,12 @@ class Desk:
         """A host's own concerns whoever may name one of its services."""
         if record.service is not None:
             return record.service in visible
-        services = (name for name in visible if name in self.ground.configuration.services)
-        return any(host_of_service(self.ground.configuration, name) == record.host for name in services)
+        return any(record.host in self._hosts_of(name) for name in visible)
+
+    def _hosts_of(self, service: ServiceName) -> set[str]:
+        """Of all its members: it serves only where all of them are there."""
+        section = self.ground.configuration.services.get(service)
+        return set() if section is None else {unit.host for unit in section.units}
 
     async def _open_one(self, service: ServiceName | None, incident: str | None) -> IncidentRecord | None:
         """The one that is named, else the newest of the service that is not over."""
@@ -105,6 +109,15 @@ class Desk:
         if incident is not None:
             return next((record for record in opened if record.incident == incident), None)
         return next((record for record in reversed(opened) if record.service == service), None)
+
+    async def _open_about(self, service: ServiceName | None, incident: str | None) -> IncidentRecord | None:
+        """The same, else that of a host of the service: it is what keeps the service from being seen."""
+        found = await self._open_one(service, incident)
+        if found is not None or incident is not None or service is None:
+            return found
+        hosts = self._hosts_of(service)
+        opened = [each for each in await self.store.opened() if each.over is None and each.service is None]
+        return next((record for record in reversed(opened) if record.host in hosts), None)
 
     # What is asked.
 
@@ -124,7 +137,7 @@ class Desk:
     ) -> list[IncidentRecord]:
         if service is None:
             return await self.store.newest(_PAST, partial(self._is_visible, visible=visible))
-        subjects = (service, host_of_service(self.ground.configuration, service))
+        subjects = (service, *sorted(self._hosts_of(service)))
         return [each for subject in subjects for each in await self.store.past(subject, _PAST)]
 
     async def _row(self, record: IncidentRecord) -> IncidentRow | None:
@@ -166,8 +179,8 @@ class Desk:
         return mute.until if mute is not None else None
 
     async def outage_of(self, service: ServiceName) -> Outage | None:
-        """The open incident of a service."""
-        record = await self._open_one(service, None)
+        """The open incident of a service, or of a host of it."""
+        record = await self._open_about(service, None)
         row = await self._row(record) if record is not None else None
         if row is None:
             return None
@@ -210,7 +223,7 @@ class Desk:
     async def acknowledge(
         self, service: ServiceName | None, incident: str | None, *, by: UserId, token: str
     ) -> tuple[Message, Outcome]:
-        record = await self._open_one(service, incident)
+        record = await self._open_about(service, incident)
         row = await self._row(record) if record is not None else None
         if record is None or row is None:
             return render_none_open(service), Outcome.NOTHING
@@ -224,7 +237,9 @@ class Desk:
     ) -> tuple[Message, Outcome]:
         record = await self._open_one(service, incident)
         if record is None:
-            return render_none_open(service), Outcome.NOTHING
+            instead = await self._open_about(service, incident)
+            other = instead.incident if instead is not None else None
+            return render_none_open(service, instead=other), Outcome.NOTHING
         await self.store.tell(record.incident, pack_fact(ResolvedByHand(by), name=f"resolve:{token}"))
         return render_closed(record.subject), Outcome.DONE
 

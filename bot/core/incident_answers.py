@@ -120,8 +120,12 @@ def render_ambiguous(typed: str, ids: Sequence[IncidentId]) -> Message:
     return _sentence(f"Several incidents begin with {say_code(typed)}: {names}. Nothing was done.")
 
 
-def render_none_open(service: ServiceName | None) -> Message:
+def render_none_open(service: ServiceName | None, *, instead: IncidentId | None = None) -> Message:
+    """`instead`: the open one of a host of it, closed by its id alone: it is about others too."""
     about = f" of {say_code(service)}" if service is not None else ""
+    if instead is not None:
+        other = f"its host's is, which may be about other services too: `resolve {short_id(instead)}`."
+        return _sentence(f"No incident{about} alone is open, but {other}")
     return _sentence(f"No incident{about} is open: there is nothing to do.")
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.clients.store_watches import Watched, Watches, lease_name
 from bot.core.command import Outcome
-from bot.core.events import ChannelId, ServiceName, UserId
-from bot.core.incident_state import IncidentId
+from bot.core.events import ChannelId, HostName, ServiceName, UserId
+from bot.core.incident_state import IncidentId, Severity
 from bot.core.monitor_state import Mute, WatchState
 from bot.incident_desk import Desk
 from bot.practice.workspace import CHANNEL
 from bot.watch_plans import WATCH_STATE
+from config.services import MemberSection
 from tests.support.waiting import until
 from tests.support.watchmen import HOST, SERVICE, watchmen
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from bot.core.incident_state import IncidentPlan
     from tests.support.watchmen import Watchmen
 
+FAR = HostName("llm-three")
 ALICE, OTHER = UserId("U0ALICE"), ServiceName("other")
 
 
@@ -64,6 +67,43 @@ async def test_the_list_tells_what_is_open_and_what_is_muted(redis_url: str) -> 
         outage = await desk.outage_of(SERVICE)
         assert outage is not None
         assert outage.sentence == "process died by SIGSEGV"
+
+
+async def test_what_is_asked_of_a_service_concerns_its_host_that_is_gone(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        plan, desk = await begin_on(room, HOST), Desk(room.ground)
+        outage = await desk.outage_of(SERVICE)
+        assert outage is not None
+        assert outage.incident == plan.incident[:8]
+        told, outcome = await desk.resolve(SERVICE, None, by=ALICE, token="t1")
+        assert outcome is Outcome.NOTHING
+        assert f"`resolve {plan.incident[:8]}`" in told.text
+        _, outcome = await desk.acknowledge(SERVICE, None, by=ALICE, token="t2")
+        assert outcome is Outcome.DONE
+        await until(lambda: any("acknowledged" in text for text in room.thread(room.roots()[0])))
+
+
+async def test_the_host_of_each_member_is_the_service_s_concern(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        plan, section = await begin_on(room, FAR), room.ground.section(SERVICE)
+        units = tuple(MemberSection(host=host, unit="sglang-kimi.service") for host in (HOST, FAR))
+        spread = section.model_copy(update={"members": units})
+        configuration = room.ground.configuration.model_copy(update={"services": {SERVICE: spread}})
+        desk = Desk(replace(room.ground, configuration=configuration))
+        assert plan.incident[:8] in (await desk.rows([SERVICE], service=SERVICE)).text
+        assert (await desk.find(plan.incident[:8], [SERVICE])).record is not None
+        _, outcome = await desk.acknowledge(SERVICE, None, by=ALICE, token="t1")
+        assert outcome is Outcome.DONE
+
+
+async def begin_on(room: Watchmen, host: HostName) -> IncidentPlan:
+    """A whole host is gone."""
+    plan = room.plan(
+        subject=host, host=host, service=None, severity=Severity.HOST, members=(), invocations={}
+    )
+    await room.incidents().open(plan)
+    await until(lambda: len(room.roots()) == 1)
+    return plan
 
 
 async def test_it_is_acknowledged_once_and_closed_once(redis_url: str) -> None:

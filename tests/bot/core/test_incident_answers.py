@@ -90,6 +90,7 @@ SENTENCES: list[tuple[Message, str]] = [
     ),
     (render_none_open(None), "No incident is open: there is nothing to do."),
     (render_none_open(SERVICE), "No incident of `kimi-k2.5` is open"),
+    (render_none_open(SERVICE, instead=IncidentId("6efd310d" * 4)), "`resolve 6efd310d`"),
     (render_acknowledged("llm-two"), "You are on it: nobody else is called for `llm-two`."),
     (render_acknowledged("llm-two", before=BOB), "<@U0BOB> has acknowledged"),
     (render_muted(SERVICE, BEGAN), "`kimi-k2.5` is muted until <!date^"),
