@@ -14,6 +14,7 @@ from bot.core.emptied import BARRED
 from bot.core.events import OperationId
 from bot.errors import OwnershipLost, StoreUnavailable
 from bot.ground import Ground
+from bot.put_off import PutOff
 from bot.running import Running
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _BARRED_WITHIN = 2.0  # real seconds a request waits for what stands in its way
-_PUT_OFF = 4.0  # real seconds until what could not even be given up is tried again; doubled each time
-_LONGEST = 300.0
 # Real seconds between two of the schedule's looks of a kind: all at once would hold up an acknowledgement.
 _TICKS_APART, _UNITS_APART, _PROBES_APART, _SAMPLES_APART = 0.005, 0.02, 0.05, 0.05
 _ADOPTED_AT_ONCE, _ADOPTED_APART = 16, 0.01
@@ -44,7 +43,7 @@ class Carrying:
     recent: dict[OperationId, Running] = field(default_factory=dict)  # and what may have words on the way
     barred: str = ""  # why nothing is begun at present
     _strange: set[str] = field(default_factory=set)  # services that are told of in the log already
-    _put_off: dict[OperationId, tuple[float, float]] = field(default_factory=dict)  # for how long, until when
+    _put_off: PutOff = field(default_factory=PutOff)  # what could not even be given up
     _carriers: set[asyncio.Task[None]] = field(default_factory=set)
     _adopting: asyncio.Task[int] | None = None
     _leaving: bool = False
@@ -100,7 +99,7 @@ class Carrying:
             await running.settle()
             running.stop()
             await self._let_go(running.ledger.lease)
-            self._put_off.pop(identity, None)
+            self._put_off.forget(identity)
         except Exception as error:  # noqa: BLE001 - logged there
             self._defer(identity, error)
         finally:
@@ -109,9 +108,7 @@ class Carrying:
 
     def _defer(self, name: OperationId, error: Exception) -> None:
         """What broke, and could not be given up, stays ours, and is taken up again later and later."""
-        seconds = min(_LONGEST, 2 * self._put_off.get(name, (_PUT_OFF / 2, 0.0))[0])
-        self._put_off[name] = (seconds, asyncio.get_running_loop().time() + seconds)
-        log.error("operation_put_off", operation=name, seconds=seconds, exc_info=error)
+        log.error("operation_put_off", operation=name, seconds=self._put_off.defer(name), exc_info=error)
 
     async def _let_go(self, lease: Lease) -> None:
         with contextlib.suppress(StoreUnavailable):  # else it runs out by itself
@@ -141,12 +138,9 @@ class Carrying:
 
         Raises StoreUnavailable.
         """
-        now = asyncio.get_running_loop().time()
         names = await self.ground.store.open_names()
-        for name in set(self._put_off).difference(names, self.owned):
-            del self._put_off[name]
-        off = {name for name, (_, until) in self._put_off.items() if now < until}
-        free = [name for name in names if name not in self.owned and name not in off]
+        self._put_off.keep({*names, *self.owned})
+        free = [name for name in names if name not in self.owned and not self._put_off.waits(name)]
         # Side by side: those that run already leave each step of the next one little room.
         room, taken = asyncio.Semaphore(_ADOPTED_AT_ONCE), 0
 

@@ -22,6 +22,7 @@ from bot.ground import Ground
 from bot.incident_found import Remains
 from bot.incident_messages import incident_root
 from bot.incident_running import PLAN, STATE, IncidentRunning
+from bot.put_off import PutOff
 from bot.watch_orders import pack_fact, pack_word
 from config.engine_file import AUTO, EngineFile, load_engine
 
@@ -53,6 +54,7 @@ class Incidents:
     running: dict[IncidentId, IncidentRunning] = field(default_factory=dict)
     _owned: set[IncidentId] = field(default_factory=set)
     _carriers: set[asyncio.Task[None]] = field(default_factory=set)
+    _put_off: PutOff = field(default_factory=PutOff)
     _adopting: asyncio.Task[Any] | None = None
     _leaving: bool = False
 
@@ -65,18 +67,23 @@ class Incidents:
     # What begins.
 
     async def open(self, plan: IncidentPlan) -> None:
-        """Once, whichever process does it, and however often."""
+        """Once, whichever process does it, and however often.
+
+        It is on record then. Where another process may be writing it, StoreUnavailable asks to look again.
+        """
         identity = plan.incident
         if self._leaving:
             raise StoreUnavailable("kimi is being stopped; the next process opens it")
-        if identity in self._owned or await self.store.read(identity) is not None:
+        if await self.store.read(identity) is not None:
             return
+        if identity in self._owned:
+            raise StoreUnavailable(f"{identity} is just being looked at")
         self._owned.add(identity)
         carried = False
         try:
             lease = await self.ground.store.leases.claim(identity)
-            if lease is None:
-                return
+            if lease is None:  # of one that died amid this, or that looks whether somebody did
+                raise StoreUnavailable(f"another process has {identity}, and has not written it yet")
             running = self._begin(plan, lease)
             view = running.incident.view(self.ground.clock.now())
             root = incident_root(view, channel=running.record.channel)
@@ -86,8 +93,8 @@ class Incidents:
                 self._carry(running)
                 carried = True
                 log.info("incident_opened", incident=identity, subject=plan.subject, severity=plan.severity)
-        except OwnershipLost:
-            return
+        except OwnershipLost as error:
+            raise StoreUnavailable(str(error)) from error
         finally:
             if not carried:
                 self._owned.discard(identity)
@@ -148,9 +155,16 @@ class Incidents:
             await running.run()
             with contextlib.suppress(StoreUnavailable):
                 await self.ground.store.leases.let_go(running.lease)
+            self._put_off.forget(identity)
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._defer(identity, error)
         finally:
             self.running.pop(identity, None)
             self._owned.discard(identity)
+
+    def _defer(self, name: IncidentId, error: Exception) -> None:
+        """A fault of ours: it stays ours, and is taken up again later and later; the others do not wait."""
+        log.error("incident_put_off", incident=name, seconds=self._put_off.defer(name), exc_info=error)
 
     async def _tell_watch(self, plan: IncidentPlan, said: Said, name: str) -> None:
         word = pack_word(said, service=plan.service, name=name)
@@ -170,9 +184,10 @@ class Incidents:
 
     async def adopt(self) -> int:
         """Take up every open incident that no living process has; their number."""
-        count = 0
-        for name in await self.store.open_names():
-            if name not in self._owned and not self._leaving:
+        count, names = 0, await self.store.open_names()
+        self._put_off.keep({*names, *self._owned})
+        for name in names:
+            if name not in self._owned and not self._leaving and not self._put_off.waits(name):
                 count += await self._adopt(name)
         return count
 
@@ -191,6 +206,15 @@ class Incidents:
                 running = None
                 await self.ground.store.leases.let_go(lease)
                 return False
+        except OwnershipLost:
+            running = None
+            return False
+        except (StoreUnavailable, SlackError):
+            raise
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._defer(name, error)
+            return False
+        else:
             log.info("incident_adopted", incident=name)
             self._carry(running)
             return True

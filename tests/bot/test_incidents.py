@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from bot.clients.leases import Lease
 from bot.core.events import UserId
+from bot.core.incident import Incident
 from bot.core.incident_events import Acknowledged, Recovered
+from bot.core.incident_state import IncidentId
 from bot.errors import StoreUnavailable
 from tests.support.waiting import until
 from tests.support.watchmen import SERVICE, watchmen
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bot.core.incident_events import IncidentEvent
     from tests.support.watchmen import Watchmen
+
+
+def texts(room: Watchmen) -> list[str]:
+    return [text for root in room.roots() for text in room.thread(root)]
 
 
 async def opened(room: Watchmen) -> None:
@@ -64,6 +77,58 @@ async def test_the_next_process_goes_on_where_one_left(redis_url: str) -> None:
         record = await theirs.store.read(plan.incident)
         assert record is not None
         assert record.over is not None
+
+
+async def test_what_another_process_left_half_begun_is_asked_for_again(redis_url: str) -> None:
+    """It died between the lease and the record, and nobody can know yet that it is dead."""
+    async with watchmen(redis_url) as room:
+        plan, ours, dead = room.plan(), room.incidents(), await room.another(owner="far@away/1/2/3")
+        lease = await dead.store.leases.claim(plan.incident)
+        assert lease is not None
+        with pytest.raises(StoreUnavailable, match="not written it yet"):
+            await ours.open(plan)
+        await dead.store.leases.let_go(lease)
+        await ours.open(plan)
+        await opened(room)
+
+
+async def test_it_is_opened_though_this_very_process_just_looks_for_it(redis_url: str) -> None:
+    """They are indexed before they are written: a save that Redis did not take leaves a bare name."""
+    async with watchmen(redis_url) as room:
+        plan, ours = room.plan(), room.incidents()
+        await ours.store.index(ours._begin(plan, Lease(plan.incident, 1, None, clean=True)).record)
+        results: list[Any] = [StoreUnavailable()]
+        for _ in range(20):
+            _, *results = await asyncio.gather(ours.adopt(), ours.open(plan), return_exceptions=True)
+            if results == [None]:
+                break
+        assert results == [None]
+        await opened(room)
+
+
+async def test_a_fault_of_ours_is_put_off_and_holds_up_no_other(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watchmen(redis_url) as room:
+        bad, good, ours = room.plan(), replace(room.plan(), incident=IncidentId("f" * 32)), room.incidents()
+        sound = Incident.handle
+
+        def break_down(self: Incident, event: IncidentEvent, now: datetime) -> Any:
+            if self.plan.incident == bad.incident and isinstance(event, Acknowledged):
+                raise RuntimeError("broken")
+            return sound(self, event, now)
+
+        monkeypatch.setattr(Incident, "handle", break_down)
+        for plan in (bad, good):
+            await ours.open(plan)
+        with capture_logs() as logs:
+            for plan in (bad, good):
+                await ours.tell(plan.incident, Acknowledged(UserId("U0ALICE")), name="ack")
+            await until(lambda: list(ours.running) == [good.incident])
+            assert [await ours.adopt() for _ in range(5)] == [0] * 5
+            await until(lambda: any("acknowledged" in text for text in texts(room)))
+        assert [each["incident"] for each in logs if each["event"] == "incident_put_off"] == [bad.incident]
+        assert room.ground.store.leases.held == 2  # still ours: another process would break as well
 
 
 async def test_one_that_is_being_stopped_opens_nothing(redis_url: str) -> None:
