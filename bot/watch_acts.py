@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Task
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _RETRY = 1.0  # real seconds
-_TRIES = 30
+_TRIES = 30  # at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,11 @@ class Acts:
     incidents: Incidents
     startups: Startups
 
-    async def carry(self, order: Order, name: str) -> None:
-        """Once for each `name`, however often it is tried. Raises StoreUnavailable to be asked again."""
+    async def carry(self, order: Order, name: str) -> Task[bool] | None:
+        """Once for each `name`, however often it is tried. Raises StoreUnavailable to be asked again.
+
+        What takes long goes on beside; the order is done once the task says True, and until then it is owed.
+        """
         match order:
             case OpenIncident():
                 await self.incidents.open(order.plan)
@@ -44,12 +48,13 @@ class Acts:
                 self.ground.outbox.wake()
             case WatchStart():
                 # Hosts are asked for it, and what else the watch orders does not wait for them.
-                self.ground.tasks.spawn(f"follow {order.service}", self._follow(order))
+                return self.ground.tasks.spawn(f"follow {order.service}", self._follow(order))
             case _:
                 assert_never(order)
+        return None
 
-    async def _follow(self, order: WatchStart) -> None:
-        """One that began while Redis is away is followed a little later, and not at all after that."""
+    async def _follow(self, order: WatchStart) -> bool:
+        """Whether it is followed, or need not be; one that begins while Redis is away is a little later."""
         reason = tell_how(order.how, order.attempt)
         for _ in range(_TRIES):
             try:
@@ -57,10 +62,12 @@ class Acts:
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY)
             except Leaving:
-                return
+                return False
             except KimiError as error:
                 log.warning("start_not_followed", service=order.service, error=str(error))
-                return
+                return True
             else:
-                log.info("start_followed", service=order.service, operation=operation, how=order.how)
-                return
+                told = "start_followed" if operation is not None else "start_need_not_be_followed"
+                log.info(told, service=order.service, operation=operation, how=order.how)
+                return True
+        return False

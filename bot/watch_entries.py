@@ -57,6 +57,7 @@ class Entry:
     inside: Probe | None = None
     queue: QueueLooks = field(default_factory=QueueLooks)
     owed: list[Owed] = field(default_factory=list)
+    beside: dict[str, asyncio.Task[bool]] = field(default_factory=dict)  # of what is owed, by its id
     heard: list[str] = field(default_factory=list)
     unsaved: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -17,18 +17,20 @@ from bot.watch_entries import Entry
 from bot.watch_orders import Order, pack_order, read_order
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
 log = structlog.get_logger()
 
-Carry: TypeAlias = Callable[[Order, str], Awaitable[None]]
+Carry: TypeAlias = Callable[[Order, str], Awaitable["asyncio.Task[bool] | None"]]
 
 
 @dataclass(slots=True)
 class Records:
     """Of one host, under its `lease`. `carry`: carries out one order, once for each name.
 
-    It raises StoreUnavailable to be asked again.
+    It raises StoreUnavailable to be asked again. What it does beside, and is not done before its task says
+    True, stays on record until then: whoever dies meanwhile has not lost it.
     """
 
     ground: Ground
@@ -40,6 +42,7 @@ class Records:
 
     async def settle(self, entry: Entry, orders: Sequence[Order], *, dirty: bool) -> None:
         """Write what changed and carry out what is owed. Raises OwnershipLost; what Redis refuses waits."""
+        self._take_done(entry)
         entry.owed.extend(pack_order(order) for order in orders)
         entry.unsaved = entry.unsaved or dirty or bool(orders) or bool(entry.heard)
         if entry.unsaved:
@@ -73,14 +76,28 @@ class Records:
 
     async def _carry_out(self, entry: Entry) -> None:
         """In order; what is done leaves the record with the next round."""
-        while entry.owed:
-            owed = entry.owed[0]
+        for owed in [each for each in entry.owed if each.id not in entry.beside]:
             try:
-                await self.carry(read_order(owed), owed.id)
+                beside = await self.carry(read_order(owed), owed.id)
             except StoreUnavailable as error:
                 log.warning("order_not_carried_out", kind=owed.kind, error=str(error))
                 return
             except (ValueError, LookupError) as error:
                 log.error("order_unknown", kind=owed.kind, error=str(error))  # noqa: TRY400 - told
-            del entry.owed[0]
-            entry.unsaved = True  # by the next process it would be carried out again
+                beside = None
+            if beside is not None:
+                entry.beside[owed.id] = beside
+            else:
+                entry.owed.remove(owed)
+                entry.unsaved = True  # by the next process it would be carried out again
+
+    @staticmethod
+    def _take_done(entry: Entry) -> None:
+        """Of what goes on beside. What was broken off, or is not done after all, is begun anew."""
+        for name, task in [*entry.beside.items()]:
+            if not task.done():
+                continue
+            del entry.beside[name]
+            if not task.cancelled() and (task.exception() is not None or task.result()):
+                entry.owed = [each for each in entry.owed if each.id != name]
+                entry.unsaved = True

@@ -9,7 +9,7 @@ from bot.core.events import InvocationId, Member, OperationId, UserId
 from bot.core.incident_events import Acknowledged
 from bot.core.incident_state import How
 from bot.core.monitor_events import OpenIncident, TellIncident, TellStopped, WatchStart
-from bot.errors import CommandRefused, StoreUnavailable
+from bot.errors import CommandRefused, Leaving, StoreUnavailable
 from bot.watch_acts import Acts
 from tests.support.waiting import until
 from tests.support.watchmen import SERVICE, watchmen
@@ -65,8 +65,11 @@ async def test_an_incident_is_opened_and_told_once(redis_url: str) -> None:
 async def test_a_start_is_followed_with_what_began_it_though_redis_was_away(redis_url: str) -> None:
     startups = ScriptedStartups(StoreUnavailable("gone"))
     async with watchmen(redis_url) as room:
-        await acts(room, startups).carry(START, "name")
-        await until(lambda: len(startups.asked) == 2)
+        following = await acts(room, startups).carry(START, "name")
+        assert following is not None
+        assert not following.done()
+        assert await following
+        assert len(startups.asked) == 2
         service, invocation, reason = startups.asked[-1]
         assert (service, invocation) == (SERVICE, "a" * 32)
         assert "by systemd" in reason
@@ -75,7 +78,14 @@ async def test_a_start_is_followed_with_what_began_it_though_redis_was_away(redi
 async def test_what_cannot_be_followed_is_not_asked_again(redis_url: str) -> None:
     startups = ScriptedStartups(CommandRefused("it does not run"))
     async with watchmen(redis_url) as room:
-        await acts(room, startups).carry(START, "name")
-        await until(lambda: not startups.errors)
-        await acts(room, startups).carry(STOPPED, "other")
+        following = await acts(room, startups).carry(START, "name")
+        assert following is not None
+        assert await following
         assert len(startups.asked) == 1
+
+
+async def test_one_that_is_being_stopped_leaves_it_to_the_next_process(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        following = await acts(room, ScriptedStartups(Leaving("bye"))).carry(START, "name")
+        assert following is not None
+        assert not await following

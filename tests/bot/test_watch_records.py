@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from bot.clients.store_watches import Watches, lease_name
-from bot.core.monitor_events import OpenIncident
+from bot.core.incident_state import How
+from bot.core.monitor_events import OpenIncident, TellStopped, WatchStart
 from bot.core.monitor_state import WatchStanding
+from bot.watch_entries import open_entry
+from bot.watch_records import Records
 from tests.support.waiting import until
 from tests.support.watch_duty import Orders, serving, stands, watch
 from tests.support.watchmen import HOST, SERVICE, watchmen
+
+if TYPE_CHECKING:
+    from bot.watch_orders import Order
 
 
 async def test_an_outage_is_ordered_once_and_written_before(redis_url: str) -> None:
@@ -76,3 +83,49 @@ async def test_a_redis_that_came_back_empty_is_told_what_was_known(redis_url: st
             found = await Watches(room.ground.store.link).read(HOST, SERVICE)
         assert '"down"' in found.state
         assert not watching.is_lost
+
+
+async def test_what_goes_on_beside_stays_on_record_until_it_is_done(redis_url: str) -> None:
+    """A start that is being looked for: whoever dies meanwhile leaves it to the next process."""
+    async with watchmen(redis_url) as room:
+        ends: list[asyncio.Future[bool]] = []
+        asked: list[str] = []
+
+        async def carry(order: Order, name: str) -> asyncio.Task[bool] | None:
+            if not isinstance(order, WatchStart):
+                return None
+            end = asyncio.get_running_loop().create_future()
+            ends.append(end)
+            asked.append(name)
+            return asyncio.ensure_future(_wait_for(end))
+
+        async def on_record() -> list[str]:
+            found = await Watches(room.ground.store.link).read(HOST, SERVICE)
+            return [] if found is None else [owed.kind for owed in found.owed]
+
+        lease = await room.ground.store.leases.claim(lease_name(HOST))
+        assert lease is not None
+        watches = Watches(room.ground.store.link)
+        entry = await open_entry(room.ground, watches, HOST, SERVICE)
+        records = Records(room.ground, watches, HOST, lease, carry, [entry])
+        start = WatchStart(SERVICE, room.member, room.run, How.SYSTEMD, 1)
+        stop = TellStopped(SERVICE, room.ground.clock.now(), None, "someone stopped it")
+        await records.settle(entry, [start, stop], dirty=False)
+        await records.settle(entry, [], dirty=False)
+        assert await on_record() == ["WatchStart"]  # it holds up nothing
+        assert len(asked) == 1
+        ends[0].set_result(False)  # not now
+        await asyncio.sleep(0.01)
+        await records.settle(entry, [], dirty=False)
+        assert asked == [asked[0]] * 2
+        again = await open_entry(room.ground, watches, HOST, SERVICE)
+        assert [owed.id for owed in again.owed] == asked[:1]
+        ends[1].set_result(True)
+        await asyncio.sleep(0.01)
+        await records.settle(entry, [], dirty=False)
+        assert await on_record() == []
+        assert entry.beside == {}
+
+
+async def _wait_for(end: asyncio.Future[bool]) -> bool:
+    return await end
