@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-__all__ = ["NOT_AUTHORIZED", "App", "Listen", "faults_of_parts", "load_engines_of", "read_keys"]
+__all__ = ["NOT_AUTHORIZED", "UNSIGNED", "App", "Listen", "faults_of_parts", "load_engines_of", "read_keys"]
 
-_UNSIGNED = (
+UNSIGNED = (
     "environment: KIMI_WEBHOOK_SECRET is missing; allowed: the secret that signs what [incidents] webhook is "
     "told, or KIMI_WEBHOOK_SECRET_FILE"
 )
@@ -82,7 +82,7 @@ class App:
         load_diagnoses()  # now, not when a start has just failed
         self._keys = read_keys(configuration, os.environ if environ is None else environ)
         if configuration.incidents.webhook and settings.webhook_secret is None:
-            raise ConfigurationInvalid((_UNSIGNED,))
+            raise ConfigurationInvalid((UNSIGNED,))
         self._stack = AsyncExitStack()
         self.tasks = Tasks()
         self.vitals = Vitals()

@@ -6,13 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.app import faults_of_parts
+from bot.app import UNSIGNED, faults_of_parts
 from bot.clients.probe import Probe
 from bot.clients.slack import connect_slack
 from bot.clients.slack_account import look_up_account
 from bot.clients.slack_calls import call
 from bot.clients.ssh import Host
 from bot.clients.store import Store
+from bot.core.access import named_groups
 from bot.core.events import HostName, UnitName
 from bot.errors import (
     ConfigurationInvalid,
@@ -66,6 +67,8 @@ async def check(path: Path, environ: Mapping[str, str], *, offline: bool) -> lis
     if configuration is None or offline:
         return findings
     if settings is not None:
+        if configuration.incidents.webhook and settings.webhook_secret is None:
+            findings.append(Finding("environment", good=False, words=UNSIGNED))
         findings.extend(await _redis(settings.redis_url or configuration.redis.url))
         findings.extend(await _slack(configuration, settings))
     hosts = {name: Host(HostName(name), section) for name, section in configuration.hosts.items()}
@@ -152,6 +155,7 @@ async def _slack(configuration: Configuration, settings: Settings) -> list[Findi
     if configuration.slack.fallback_channel is not None:
         channels.setdefault(configuration.slack.fallback_channel)
     findings.extend([await _channel(client, channel) for channel in channels])
+    findings.extend([await _group(client, group) for group in _groups(configuration)])
     return findings
 
 
@@ -167,6 +171,24 @@ async def _channel(client: AsyncWebClient, channel: str) -> Finding:
     if not info.get("is_member"):
         return Finding(subject, good=False, words="the bot is no member: invite it with /invite")
     return Finding(subject, good=True, words=f"#{info.get('name')}")
+
+
+def _groups(configuration: Configuration) -> tuple[str, ...]:
+    """Those that may change something, and those that are called in the night."""
+    called = [section.monitor.escalate_to for section in configuration.services.values()]
+    return tuple(dict.fromkeys([*named_groups(configuration, None), *(each for each in called if each)]))
+
+
+async def _group(client: AsyncWebClient, group: str) -> Finding:
+    subject = f"group {group}"
+    try:
+        answer = await call(client, "usergroups.users.list", {"usergroup": group})
+    except SlackError as error:
+        return Finding(subject, good=False, words=f"{error}: is it the id of a user group that is in use?")
+    people = len(answer.get("users") or ())
+    if not people:
+        return Finding(subject, good=False, words="has no members: nobody may act by it, or is called")
+    return Finding(subject, good=True, words=f"{people} {'person' if people == 1 else 'people'}")
 
 
 def _scope_of(host: str, configuration: Configuration) -> str:

@@ -118,6 +118,27 @@ async def test_the_fallback_channel_is_looked_at_too(tmp_path: Path, redis_url: 
         }
 
 
+async def test_who_is_called_in_the_night_is_looked_up(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url) as made:
+        made.slack.add_group("S0ONCALL", "llm-oncall", ["U0ALICE"])
+        made.slack.add_group("S0EMPTY", "nobody", [])
+        made.more = 'operators = ["S0EMPTY"]\n[services."kimi-k2.5".monitor]\nescalate_after = "15m"\n'
+        escalation = made.more
+        made.more += 'escalate_to = "S0ONCALL"\n'
+        assert (await made.check())["group S0ONCALL"].words == "1 person"
+        assert await made.wrong() == {"group S0EMPTY": "has no members: nobody may act by it, or is called"}
+        made.more = escalation + 'escalate_to = "S0GONE"\n'
+        assert "no_such_subteam" in (await made.wrong())["group S0GONE"]
+
+
+async def test_a_webhook_wants_its_secret_as_run_does(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url) as made:
+        made.more = '[incidents]\nwebhook = "https://tools.example/kimi"\n'
+        assert "KIMI_WEBHOOK_SECRET is missing" in (await made.wrong())["environment"]
+        made.environ["KIMI_WEBHOOK_SECRET"] = "word"
+        assert await made.wrong() == {}
+
+
 async def test_what_slack_has_refused_is_shown_the_newest_first(tmp_path: Path, redis_url: str) -> None:
     store = await Store.open(redis_url)
     for number in range(7):
