@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from bot.errors import ConfigurationInvalid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from config.services import Configuration, HostSection, ServiceSection
 
@@ -20,16 +20,18 @@ _SPECIAL = re.compile(r"([,:=\\])")  # in a sudoers argument these stand behind 
 
 
 def render_host_setup(configuration: Configuration, names: Sequence[str]) -> str:
-    """A shell script for each host of the named services. ConfigurationInvalid where a name is none."""
+    """A shell script for each host of the named services. ConfigurationInvalid where a name is none.
+
+    It has what every service there needs, named or not: its files are written whole, and may be again.
+    """
     unknown = [name for name in names if name not in configuration.services]
     if unknown:
         known = ", ".join(configuration.services)
         raise ConfigurationInvalid(
             tuple(f"SERVICE: {name} is not configured; allowed: {known}" for name in unknown)
         )
-    services = {name: configuration.services[name] for name in names}
-    hosts = dict.fromkeys(member.host for service in services.values() for member in service.units)
-    return "\n".join(_host(host, configuration.hosts[host], services) for host in hosts)
+    hosts = dict.fromkeys(member.host for name in names for member in configuration.services[name].units)
+    return "\n".join(_host(host, configuration.hosts[host], configuration.services) for host in hosts)
 
 
 def sudoers_lines(user: str, units: Sequence[str]) -> list[str]:
@@ -49,7 +51,7 @@ def _escape(unit: str) -> str:
     return _SPECIAL.sub(r"\\\1", unit)
 
 
-def _host(name: str, host: HostSection, services: dict[str, ServiceSection]) -> str:
+def _host(name: str, host: HostSection, services: Mapping[str, ServiceSection]) -> str:
     own = [service for service in services.values() if any(member.host == name for member in service.units)]
     user = shlex.quote(host.user)
     return "\n".join(
@@ -74,8 +76,10 @@ def _authorise(host: HostSection, services: Sequence[ServiceSection]) -> tuple[s
     return (
         f"install -d -m 700 -o {user} -g {user} {home}/.ssh",
         f"# KEY is the bot's public key: {host.identity_file}.pub on the bot's machine.",
-        f'echo {shlex.quote(options)} "${{KEY:?set it first}}" >> {home}/.ssh/authorized_keys',
-        f"chown {user}: {home}/.ssh/authorized_keys && chmod 600 {home}/.ssh/authorized_keys",
+        "# Of two lines with one key sshd takes the first, so one that was written before goes.",
+        f"keys={home}/.ssh/authorized_keys; touch $keys",
+        f'{{ grep -vF "${{KEY:?set it first}}" $keys; echo {shlex.quote(options)} "$KEY"; }} > $keys.new \\',
+        f"    && mv $keys.new $keys && chown {user}: $keys && chmod 600 $keys",
     )
 
 
