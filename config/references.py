@@ -7,7 +7,7 @@ from typing import Any
 VERBS = frozenset(
     {
         "status", "restart", "start", "stop", "watch", "unwatch", "logs", "history", "smoke", "why",
-        "incidents", "ack", "mute", "unmute", "help", "reload",
+        "incidents", "ack", "mute", "unmute", "resolve", "help", "reload",
     }
 )  # fmt: skip
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.references import find_dangling
+from bot.core.command import Word
+from config.references import VERBS, find_dangling
 
 SERVICE = {"host": "h", "unit": "u.service"}
 MEMBER = {"host": "h", "unit": "u.service"}
@@ -32,6 +33,10 @@ def test_what_points_nowhere_is_named(changes: dict[str, Any], key: str, fault: 
     [(found_key, found)] = find_dangling({"hosts": {"h": {}}, "services": {"s": SERVICE}} | changes)
     assert found_key == key
     assert fault in found
+
+
+def test_the_verbs_are_those_of_the_chat() -> None:
+    assert frozenset(Word) == VERBS
 
 
 def test_what_is_right_is_left_alone() -> None:
