@@ -11,7 +11,7 @@ from bot.core.account import Changed
 from bot.core.actions import Verdict
 from bot.core.events import HostName, InvocationId, Member, OperationId, ServiceName, UserId, Verb
 from bot.core.incident_events import ServiceStart
-from bot.core.incident_state import Attempt, Ending, How, IncidentId, RunRead, Severity, Sign
+from bot.core.incident_state import Attempt, Ending, How, IncidentId, RunRead, Severity, Sign, SignKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,10 @@ class IncidentView:
     last_attempt: Attempt | None = None
     start: OperationId | None = None  # under way
     start_link: str | None = None
-    affected: tuple[ServiceName, ...] = ()
+    affected: tuple[ServiceName, ...] = ()  # cannot be seen now; once it is over, could not at some time
+    present: Sign | None = None  # how it stands now; None: as the first sign says
+    worst: Severity | None = None  # of all times together; None: the same as now
+    was_hidden: bool = False  # a host that was there all the time, and told nothing
     acked_by: UserId | None = None
     started_by: UserId | None = None  # in chat, a start that is under way, or the last one there was
     muted: datetime | None = None
@@ -50,6 +53,16 @@ class IncidentView:
     @property
     def is_open(self) -> bool:
         return self.ending is None
+
+    @property
+    def stands(self) -> Sign | None:
+        """What shows how it stands now."""
+        return self.present or next(iter(self.signs), None)
+
+    @property
+    def is_hidden(self) -> bool:
+        """A host that is there, and of which nothing can be seen."""
+        return self.stands is not None and self.stands.kind is SignKind.HIDDEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +132,20 @@ class EscalationTold:
 @dataclass(frozen=True, slots=True)
 class WorsenedTold:
     sign: Sign
+    severity: Severity = Severity.DOWN
 
 
 @dataclass(frozen=True, slots=True)
 class AgainTold:
-    """It went down again, for the `times`-th time; `served`: how long it served in between."""
+    """It went down again, for the `times`-th time; `served`: how long it served in between.
+
+    `times` 1: it was not like that before, only worse or better.
+    """
 
     sign: Sign
     times: int
     served: timedelta | None
+    severity: Severity = Severity.DOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +182,8 @@ class EndTold:
     cause: str = ""
     by: UserId | None = None
     sentence: str = ""
+    worst: Severity | None = None  # of all times together; None: the same as `severity`
+    hidden: bool = False  # a host that was there all the time, and told nothing
 
 
 IncidentReply: TypeAlias = (

@@ -149,7 +149,7 @@ def render_unmuted(service: ServiceName, *, was: bool = True) -> Message:
 
 
 def render_closed(subject: str) -> Message:
-    told = f"The incident of {say_code(subject)} is closed. None is opened again before it has served."
+    told = f"The incident of {say_code(subject)} is closed. The same is not told again before it was well."
     return _sentence(told)
 
 

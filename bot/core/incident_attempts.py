@@ -84,8 +84,9 @@ def _take_attempt(turn: IncidentTurn, event: AttemptDied, now: datetime) -> None
 
 
 def take_read(turn: IncidentTurn, attempt: Attempt, read: RunRead, now: datetime) -> None:
+    """Once it is over, nobody needs to be told how an attempt died; the cause may be known from it."""
     attempt.read = read
-    if not attempt.told:
+    if not attempt.told and turn.state.ending is None:
         _tell(turn, attempt, now)
 
 
@@ -101,9 +102,8 @@ def _tell(turn: IncidentTurn, attempt: Attempt, now: datetime) -> None:
     same = _same(turn, attempt)
     number = attempt.number
     reply = AttemptTold(replace(attempt), same)
-    evidence = attempt.read.evidence if attempt.read is not None else ()
     if number <= _FIRST or number & (number - 1) == 0 or same == 1:
-        turn.say(reply, EntryKind.ATTEMPT, now, evidence=evidence)
+        turn.say(reply, EntryKind.ATTEMPT, now)
     else:
         turn.changed = True
 

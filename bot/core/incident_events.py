@@ -142,9 +142,16 @@ class ServiceStopped:
 
 @dataclass(frozen=True, slots=True)
 class AffectedSeen:
-    """Of a host: all services that could not be seen so far, or since then."""
+    """Of a host: all services there that cannot be seen now; empty: they all can."""
 
     services: tuple[ServiceName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PresentSeen:
+    """Of a host: how it shows itself now, where that was told before: shown, and not told again."""
+
+    sign: Sign
 
 
 IncidentEvent: TypeAlias = (
@@ -164,6 +171,7 @@ IncidentEvent: TypeAlias = (
     | DownAgain
     | ServiceStopped
     | AffectedSeen
+    | PresentSeen
     | Ticked
 )
 

@@ -9,9 +9,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.events import ServiceName, UserId
-from bot.core.incident_state import Ending, EntryKind, Severity, short_id
-from bot.core.incident_view import cause_of, downtime_of, loading_of
-from bot.core.incident_words import tell_well
+from bot.core.incident_state import Ending, EntryKind, short_id
+from bot.core.incident_view import (
+    cause_of,
+    downtime_of,
+    loading_of,
+    times_of,
+    was_hidden,
+    worst_of,
+)
+from bot.core.incident_words import tell_state, tell_well
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
@@ -25,7 +32,6 @@ _ENDINGS = {
     Ending.BY_HAND: "closed by hand",
     Ending.STOPPED: "the service was stopped",
 }
-_WHAT = {Severity.DEGRADED: "degraded", Severity.DOWN: "down", Severity.HOST: "gone"}
 
 
 def export_name(plan: IncidentPlan) -> str:
@@ -84,8 +90,8 @@ def _facts(plan: IncidentPlan, state: IncidentState, now: datetime, names: Mappi
         ("Opened", f"{_time(plan.opened)} ({_after(plan.opened - plan.began)})"),
         ("Last good check", _time(plan.last_healthy) if plan.last_healthy else "not known"),
         ("Acknowledged", _acknowledged(plan, state, names)),
-        ("Ended", _ended(state, names)),
-        ("Downtime", _downtime(state, now)),
+        ("Ended", _ended(plan, state, names)),
+        ("Downtime", _downtime(plan, state, now)),
     ]
     if state.attempts:
         rows.append(("Starts by systemd that died", f"{state.attempts}"))
@@ -100,7 +106,7 @@ def _after(taken: timedelta) -> str:
 
 
 def _what(plan: IncidentPlan, state: IncidentState) -> str:
-    what = _WHAT[state.severity]
+    what = tell_state(worst_of(plan, state), hidden=was_hidden(plan, state))
     return f"host {what}" if plan.service is None else f"{what} on {plan.host}"
 
 
@@ -110,23 +116,25 @@ def _acknowledged(plan: IncidentPlan, state: IncidentState, names: Mapping[UserI
     who = _who(state.acked_by, names)
     if state.acked is None:
         return f"by {who}"
-    after = spell_duration(state.acked - plan.opened)
-    return f"by {who}, {after} after it was opened"
+    since = state.worse or plan.opened
+    after = spell_duration(state.acked - since)
+    return f"by {who}, {after} after it {'was opened' if since == plan.opened else 'became that'}"
 
 
-def _ended(state: IncidentState, names: Mapping[UserId, str]) -> str:
+def _ended(plan: IncidentPlan, state: IncidentState, names: Mapping[UserId, str]) -> str:
     if state.ending is None or state.over is None:
         return "not yet"
     by = f" by {_who(state.ended_by, names)}" if state.ended_by is not None else ""
-    told = _ENDINGS.get(state.ending, tell_well(state.severity))
+    told = _ENDINGS.get(state.ending, tell_well(state.severity, hidden=was_hidden(plan, state)))
     return f"{_time(state.over)}: {told}{by}"
 
 
-def _downtime(state: IncidentState, now: datetime) -> str:
+def _downtime(plan: IncidentPlan, state: IncidentState, now: datetime) -> str:
     down = downtime_of(state, now)
     if not down:
         return "none"
-    times = f", {state.times} times" if state.times > 1 else ""
+    number = times_of(plan, state)
+    times = f" in {number} times" if number > 1 else ""
     loading = loading_of(state)
     share = f", of it {spell_duration(loading)} in startups that were followed" if loading else ""
     return f"{spell_duration(down)}{times}{share}"

@@ -53,6 +53,7 @@ def tags_of(view: IncidentView) -> dict[str, str]:
         "times": str(view.times),
         "before": str(round(_before(view).total_seconds())),
         "shown": str(view.in_channel),
+        "hidden": "yes" if view.is_hidden else "",
         "healthy": _iso(view.last_healthy),
         "down": _iso(view.down_since),
         "acked_by": view.acked_by or "",
@@ -75,7 +76,8 @@ def read_plan(tags: Mapping[str, str], body: str, *, posted: datetime, now: date
     """
     began = min(_time(tags, "began") or posted, now)
     severity, about = Severity(tags["severity"]), tags.get("about")
-    kind = SignKind.SIGHT if about == "host" else SignKind.PROBE
+    of_host = SignKind.HIDDEN if tags.get("hidden") else SignKind.SIGHT
+    kind = of_host if about == "host" else SignKind.PROBE
     return IncidentPlan(
         incident=IncidentId(tags["incident"]),
         subject=tags["subject"],
@@ -86,7 +88,7 @@ def read_plan(tags: Mapping[str, str], body: str, *, posted: datetime, now: date
         signs=(Sign(kind, began, read_first(body)),),
         service=None if about == "host" else ServiceName(tags["subject"]),
         last_healthy=_time(tags, "healthy"),
-        host_answers=about != "host",
+        host_answers=kind is not SignKind.SIGHT,
     )
 
 
@@ -96,6 +98,7 @@ def read_state(
     """`sequence`: of the newest reply that stands there; `ended`: when the thread was told its end."""
     state = fresh_state(plan)
     state.times = _number(tags, "times") or 1
+    state.falls = state.times if state.falls else 0
     state.in_channel = max(_number(tags, "shown"), 1)
     state.downtime = timedelta(seconds=_number(tags, "before"))
     if state.down_since is not None:

@@ -25,18 +25,21 @@ from bot.core.blocks import (
 )
 from bot.core.incident_report import render_incident_reply
 from bot.core.incident_state import Ending, Severity, SignKind, short_id
-from bot.core.incident_words import say_clock, say_when, tell_attempt, tell_first
+from bot.core.incident_words import say_clock, say_when, tell_attempt, tell_first, tell_state
 from bot.core.words import count, spell_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from bot.core.incident_actions import IncidentView
+    from bot.core.incident_state import Sign
     from bot.core.monitor_events import TellStopped
 
 __all__ = ["render_incident_reply", "render_incident_root", "render_stopped"]
 
 MUTE_BY_BUTTON = timedelta(hours=1)
 _MOST_AFFECTED = 20
-_STATES = {Severity.DEGRADED: "degraded", Severity.DOWN: "down", Severity.HOST: "gone"}
 _MARKS = {Severity.DEGRADED: "⚠️", Severity.DOWN: "🔴", Severity.HOST: "🔴"}
 
 
@@ -57,32 +60,41 @@ def _headline(view: IncidentView) -> str:
     name = say_name(view.subject)
     if view.ending is not None:
         return _ended(view, name)
-    mark, since = _MARKS[view.severity], say_clock(view.down_since or view.began)
-    if _is_host(view):
-        return f"{mark} {name} is gone since {since}: {_first(view)}"
-    if view.severity is Severity.DEGRADED:
-        return f"{mark} {name} is degraded since {since}: {_first(view)}"
-    again = f" again ({view.times} times now)" if view.times > 1 else ""
-    return f"{mark} {name} is *down*{again} since {since}{_where(view)} · {_first(view)}{_last(view)}"
+    mark = _MARKS[view.severity]
+    often = view.times > 1 and (view.worst or view.severity) is view.severity
+    again = f" again ({view.times} times now)" if often else ""
+    state = tell_state(view.severity, hidden=view.is_hidden)
+    if view.severity is not Severity.DOWN:
+        return f"{mark} {name} is {state}{again} since {say_clock(_since(view))}: {_first(view)}"
+    since = f"since {say_clock(_since(view))}{_where(view)}"
+    return f"{mark} {name} is *{state}*{again} {since} · {_first(view)}{_last(view)}"
+
+
+def _since(view: IncidentView) -> datetime:
+    """What is degraded after it was well, or down, is that since then."""
+    if view.down_since is not None:
+        return view.down_since
+    was_well = view.times > 1 or (view.worst or view.severity) is not view.severity
+    return view.stands.at if was_well and view.stands is not None else view.began
 
 
 def _ended(view: IncidentView, name: str) -> str:
     took = spell_duration(view.downtime or (view.ended or view.now) - view.began)
+    state = tell_state(view.worst or view.severity, hidden=view.was_hidden)
     at = f" until {say_clock(view.ended)}" if view.ended is not None else ""
     match view.ending:
         case Ending.STOPPED:
-            return f"⏹ {name} was down for {took}; then it was stopped"
+            return f"⏹ {name} was {state} for {took}; then it was stopped"
         case Ending.BY_HAND:
             by = f" by {mention(view.ended_by)}" if view.ended_by is not None else ""
             return f"✅ {name}: this incident was closed{by}"
         case _:
-            state = _STATES[view.severity]
-            times = f", {view.times} times" if view.times > 1 else ""
+            times = f" in {view.times} times" if view.times > 1 else ""
             return f"✅ {name} was {state} for {took}{times}{at}"
 
 
 def _first(view: IncidentView) -> str:
-    return say(tell_first(view.signs[0]), 300) if view.signs else "no reason is known"
+    return say(tell_first(view.stands), 300) if view.stands is not None else "no reason is known"
 
 
 def _where(view: IncidentView) -> str:
@@ -92,32 +104,36 @@ def _where(view: IncidentView) -> str:
 
 def _last(view: IncidentView) -> str:
     """A probe that goes on answering while the engine is dead says nothing."""
-    dead = any(sign.kind is SignKind.SMOKE for sign in view.signs[:1])
+    dead = view.stands is not None and view.stands.kind is SignKind.SMOKE
     last = view.last_healthy if not dead else None
     return f" · last good check {say_clock(last)}" if last is not None else ""
 
 
 def _present(view: IncidentView) -> tuple[str, ...]:
-    """The lines below the headline: why, what else shows it, whom it concerns."""
+    """The lines below the headline: why, how it began, what else shows it, whom it concerns."""
     cause = f"Cause: {say(view.cause, 600)}" if view.cause else _first_sign(view)
-    newer = [say(sign.brief, 200) for sign in view.signs[1:]] if view.is_open else []
-    more = f"Also: {join_within(newer, 700, separator='; ')}" if newer else ""
-    return (cause, more, _affected(view))
+    if not view.is_open or view.stands is None:
+        return (cause, _affected(view))
+    others = [sign for sign in view.signs if sign != view.stands]
+    before = [sign for sign in others if sign.at < view.stands.at]
+    more = [sign for sign in others if sign not in before]
+    return (cause, _signs("Also", more), _signs("Before that", before), _affected(view))
+
+
+def _signs(title: str, signs: Sequence[Sign]) -> str:
+    told = [say(each, 200) for each in dict.fromkeys(sign.brief for sign in signs)]
+    return f"{title}: {join_within(told, 700, separator='; ')}" if told else ""
 
 
 def _first_sign(view: IncidentView) -> str:
-    """Once it is over, the headline tells how long; of a host, what was answered tells which kind of gone."""
-    if not view.signs:
+    """Once it is over, the headline tells how long; of a host, what was answered tells what is wrong."""
+    sign = view.stands if view.is_open else next(iter(view.signs), None)
+    if sign is None:
         return ""
-    first = view.signs[0]
-    answered = say(first.evidence[0], 300) if _is_host(view) and first.evidence else ""
+    answered = say(sign.evidence[0], 300) if view.service is None and sign.evidence else ""
     if view.is_open:
         return answered
-    return f"First sign: {say(first.brief, 600)}{f' ({answered})' if answered else ''}"
-
-
-def _is_host(view: IncidentView) -> bool:
-    return view.severity is Severity.HOST
+    return f"First sign: {say(sign.brief, 600)}{f' ({answered})' if answered else ''}"
 
 
 def _affected(view: IncidentView) -> str:
@@ -182,7 +198,7 @@ def _buttons(view: IncidentView) -> tuple[Element, ...]:
         if view.muted is None:
             minutes = int(MUTE_BY_BUTTON.total_seconds() // 60)
             made.append(button("Mute 1h", "mute", pack(o=view.incident, s=view.service, m=minutes)))
-    made.append(_resolve(value))
+    made.append(_resolve(value, view))
     return tuple(made)
 
 
@@ -191,8 +207,11 @@ def _restart(view: IncidentView, value: str) -> Element:
     return button("Restart", "restart", value, confirm=dialogue, style="danger")
 
 
-def _resolve(value: str) -> Element:
-    text = "The incident is closed, whatever the checks say. It is not opened again before it has served."
+def _resolve(value: str, view: IncidentView) -> Element:
+    well = "well for a while" if view.severity is Severity.DEGRADED else "well"
+    text = (
+        f"The incident is closed, whatever the checks say. The same is not told again before it was {well}."
+    )
     return button("Close", "resolve", value, confirm=confirm("Close this incident?", text, "Close"))
 
 

@@ -40,8 +40,9 @@ from bot.core.incident_actions import (
     StartsTold,
     WorsenedTold,
 )
-from bot.core.incident_state import Ending, Severity, short_id
+from bot.core.incident_state import Ending, Severity, SignKind, short_id
 from bot.core.incident_words import (
+    name_some,
     ordinal,
     say_clock,
     say_when,
@@ -50,9 +51,10 @@ from bot.core.incident_words import (
     tell_first,
     tell_plain,
     tell_run,
+    tell_state,
     tell_well,
 )
-from bot.core.words import Searched, count, join_names, name_verb_doing, spell_duration
+from bot.core.words import Searched, count, name_verb_doing, spell_duration
 
 if TYPE_CHECKING:
     from bot.core.incident_events import ServiceStart
@@ -83,7 +85,7 @@ def render_incident_reply(reply: IncidentReply, view: IncidentView) -> Message:
 def _sight(reply: AffectedTold | GapTold) -> Message:
     if isinstance(reply, GapTold):
         return _line(INCIDENT_FOUND)
-    names = join_names([say_code(name) for name in reply.services[:20]])
+    names = name_some([say_code(name) for name in reply.services], 20)
     return _line(f"{names} cannot be seen either: {count(reply.total, 'service')} there in all.")
 
 
@@ -105,15 +107,22 @@ def _sign(reply: SignTold | WorsenedTold | AgainTold, view: IncidentView) -> Mes
         case SignTold():
             told = _sentence(reply.sign.brief)
         case WorsenedTold():
-            gone = "is gone" if view.severity is Severity.HOST else "is *down*"
-            told = f"🔴 {name} {gone} now, and was degraded before: {what}."
+            state = tell_state(reply.severity, hidden=reply.sign.kind is SignKind.HIDDEN)
+            told = f"🔴 {name} is *{state}* now, and was degraded before: {what}."
         case AgainTold():
-            served = f" after it served for {spell_duration(reply.served)}" if reply.served else ""
-            state = "degraded" if view.severity is Severity.DEGRADED else "down"
-            told = f"{name} is {state} again{served}, for the {ordinal(reply.times)} time: {what}."
+            told = f"{name} is {_again(reply)}: {what}."
         case _:
             assert_never(reply)
     return _line(told, *_evidence(reply.sign))
+
+
+def _again(reply: AgainTold) -> str:
+    state = tell_state(reply.severity, hidden=reply.sign.kind is SignKind.HIDDEN)
+    well = "was seen" if reply.severity is Severity.HOST else "was well"
+    span = f" after it {well} for {spell_duration(reply.served)}" if reply.served else ""
+    if reply.times == 1:
+        return f"{state} now{span}"
+    return f"{state} again{span}, for the {ordinal(reply.times)} time"
 
 
 def _evidence(sign: Sign) -> tuple[Block, ...]:
@@ -217,7 +226,7 @@ def _why(view: IncidentView) -> str:
     """What who is called needs first: what it dies of now, else why it broke."""
     if view.last_attempt is not None:
         return tell_attempt(view.last_attempt, 1)
-    return view.cause or (tell_first(view.signs[0]) if view.signs else "")
+    return view.cause or (tell_first(view.stands) if view.stands is not None else "")
 
 
 # ---- the end ----------------------------------------------------------------------------------------------
@@ -244,4 +253,5 @@ def _end(reply: EndTold, view: IncidentView) -> Message:
 def _since(reply: EndTold) -> str:
     if reply.since is None:
         return ""
-    return f" {tell_well(reply.severity).capitalize()} since {say_clock(reply.since)}{tell_downtime(reply)}."
+    well = tell_well(reply.severity, hidden=reply.hidden).capitalize()
+    return f" {well} since {say_clock(reply.since)}{tell_downtime(reply)}."

@@ -33,7 +33,7 @@ def short_id(incident: IncidentId) -> str:
 class Severity(StrEnum):
     DEGRADED = "degraded"  # it serves, but not as it should; told, nobody is called
     DOWN = "down"  # one service does not serve
-    HOST = "host"  # a host is gone, with all that runs there
+    HOST = "host"  # a host is gone, or out of sight, with all that runs there
 
 
 class SignKind(StrEnum):
@@ -47,6 +47,7 @@ class SignKind(StrEnum):
     START = "start"  # a startup nobody in chat asked for came to nothing
     REBOOT = "reboot"  # the host came back and the unit did not
     SIGHT = "sight"  # a host does not answer
+    HIDDEN = "hidden"  # a host is there, and tells nothing of what runs on it
     SLOW = "slow"  # completions take far longer than usual
     QUEUE = "queue"  # requests pile up
     MEMORY = "memory"  # the KV cache is full
@@ -143,7 +144,6 @@ class Entry:
     kind: EntryKind
     sentence: str
     by: UserId | None = None
-    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +207,16 @@ class IncidentState:
     attempts: int = 0  # starts by systemd that died
     last_attempts: list[Attempt] = field(default_factory=list)
     starts: list[StartNote] = field(default_factory=list)
-    affected: tuple[ServiceName, ...] = ()
+    affected: tuple[ServiceName, ...] = ()  # of a host: all that could not be seen at some time
+    hidden: tuple[ServiceName, ...] | None = None  # those that cannot now; None: as it was opened
+    present: Sign | None = None  # what stands now: the first sign of this time; None: as it was opened
     acked_by: UserId | None = None
     acked: datetime | None = None
     muted: datetime | None = None
     escalated: datetime | None = None
     worse: datetime | None = None  # when it became an outage, or had been one from the beginning
-    times: int = 1  # how often it went down
+    times: int = 1  # how often it was told to be over and was not, and once
+    falls: int = 0  # how often it went down; what is only degraded does not
     down_since: datetime | None = None  # None: it serves at present
     downtime: timedelta = timedelta()  # of the times before
     recovered: datetime | None = None  # when its end was told

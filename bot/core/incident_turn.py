@@ -53,18 +53,10 @@ class IncidentTurn:
     def order(self, action: IncidentAction) -> None:
         self._out.append(action)
 
-    def note(
-        self,
-        kind: EntryKind,
-        sentence: str,
-        now: datetime,
-        *,
-        by: UserId | None = None,
-        evidence: tuple[str, ...] = (),
-    ) -> None:
+    def note(self, kind: EntryKind, sentence: str, now: datetime, *, by: UserId | None = None) -> None:
         """A line of the timeline."""
         timeline = self.state.timeline
-        timeline.append(Entry(now, kind, sentence, by, evidence))
+        timeline.append(Entry(now, kind, sentence, by))
         if len(timeline) > MOST_ENTRIES:
             del timeline[MOST_ENTRIES // 2]
             self.state.dropped += 1
@@ -76,14 +68,13 @@ class IncidentTurn:
         now: datetime,
         *,
         by: UserId | None = None,
-        evidence: tuple[str, ...] = (),
         loud: bool = False,
         told: Told = Told.UPDATED,
     ) -> None:
         """A reply, its line of the timeline, the word to other tools. `loud`: in the channel, if it may."""
         state = self.state
         sentence = tell_plain(reply)
-        self.note(kind, sentence, now, by=by, evidence=evidence)
+        self.note(kind, sentence, now, by=by)
         self.changed = True
         broadcast = loud and state.in_channel < IN_CHANNEL
         state.in_channel += broadcast

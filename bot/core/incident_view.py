@@ -7,11 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.incident_actions import IncidentView
+from bot.core.incident_state import Severity, SignKind
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from bot.core.events import UserId
+    from bot.core.events import ServiceName, UserId
     from bot.core.incident_state import IncidentPlan, IncidentState, StartNote
 
 _NEWEST = 3  # signs beside the first
@@ -37,12 +38,15 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         last_attempt=replace(state.last_attempts[-1]) if state.last_attempts else None,
         start=start.operation if start is not None else None,
         start_link=start.link if start is not None else None,
-        affected=state.affected or plan.affected,
+        affected=_affected(plan, state),
+        present=state.present,
+        worst=worst_of(plan, state),
+        was_hidden=was_hidden(plan, state),
         acked_by=state.acked_by,
         started_by=_started_by(state),
         muted=state.muted if state.muted is not None and state.muted > now else None,
         escalated=state.escalated,
-        times=state.times,
+        times=times_of(plan, state),
         down_since=state.down_since,
         downtime=downtime_of(state, now),
         ending=state.ending,
@@ -50,6 +54,31 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         ended_by=state.ended_by,
         in_channel=state.in_channel,
     )
+
+
+def _affected(plan: IncidentPlan, state: IncidentState) -> tuple[ServiceName, ...]:
+    if state.hidden is not None and state.ending is None:
+        return state.hidden
+    return state.affected or plan.affected
+
+
+def worst_of(plan: IncidentPlan, state: IncidentState) -> Severity:
+    """Of all times together: what was an outage once is told as that, though it was degraded last."""
+    if state.downtime or state.down_since is not None:
+        return Severity.HOST if plan.service is None else Severity.DOWN
+    return state.severity
+
+
+def times_of(plan: IncidentPlan, state: IncidentState) -> int:
+    """How often it was what `worst_of` says."""
+    degraded = worst_of(plan, state) is Severity.DEGRADED
+    return state.times if degraded else state.falls or state.times
+
+
+def was_hidden(plan: IncidentPlan, state: IncidentState) -> bool:
+    """Of a host: it never was silent, and only told nothing."""
+    signs = state.signs or plan.signs
+    return bool(signs) and plan.service is None and all(each.kind is SignKind.HIDDEN for each in signs)
 
 
 def start_under_way(state: IncidentState) -> StartNote | None:

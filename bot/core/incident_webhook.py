@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from bot.core.incident_state import short_id
-from bot.core.incident_view import cause_of, downtime_of
+from bot.core.incident_view import cause_of, downtime_of, times_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,7 +50,7 @@ def make_payload(
         "ended": _iso(state.over if state.ending is not None else None),
         "last_healthy": _iso(plan.last_healthy),
         "downtime_seconds": round(downtime_of(state, now).total_seconds(), 3),
-        "times": state.times,
+        "times": times_of(plan, state),
         "attempts": state.attempts,
         "cause": cause_of(state) or None,
         "signs": [_sign(each) for each in state.signs[:8]],

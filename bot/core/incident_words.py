@@ -28,6 +28,7 @@ from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity, Sig
 from bot.core.words import Searched, count, join_names, label_phase, name_verb_done, spell_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from bot.core.incident_state import Sign
@@ -75,10 +76,15 @@ def tell_plain(reply: IncidentReply) -> str:
 
 
 def _tell_sign(reply: SignTold | WorsenedTold | AgainTold) -> str:
-    if not isinstance(reply, AgainTold):
+    if isinstance(reply, SignTold):
         return reply.sign.brief
+    state = tell_state(reply.severity, hidden=reply.sign.kind is SignKind.HIDDEN)
+    if isinstance(reply, WorsenedTold):
+        return f"{state} now: {reply.sign.brief}"
     served = f" after {spell_duration(reply.served)}" if reply.served is not None else ""
-    return f"down again{served}, for the {ordinal(reply.times)} time: {reply.sign.brief}"
+    if reply.times == 1:
+        return f"{state} now{served}: {reply.sign.brief}"
+    return f"{state} again{served}, for the {ordinal(reply.times)} time: {reply.sign.brief}"
 
 
 def _tell_log(reply: RunTold | ChangesTold | AttemptTold) -> str:
@@ -96,8 +102,13 @@ def _tell_log(reply: RunTold | ChangesTold | AttemptTold) -> str:
 def _tell_sight(reply: AffectedTold | GapTold) -> str:
     if isinstance(reply, GapTold):
         return "Redis came back empty while kimi was away; what happened meanwhile is not known"
-    names = join_names(reply.services[:8])
-    return f"{names} cannot be seen either: {count(reply.total, 'service')} in all"
+    return f"{name_some(reply.services)} cannot be seen either: {count(reply.total, 'service')} in all"
+
+
+def name_some(names: Sequence[str], most: int = 8) -> str:
+    """`a, b and 3 more`."""
+    more = len(names) - most
+    return join_names(names) if more <= 0 else join_names([*names[:most], f"{more} more"])
 
 
 def tell_run(read: RunRead) -> str:
@@ -159,7 +170,20 @@ def tell_first(sign: Sign) -> str:
     return f"{sign.brief}{though}"
 
 
-def tell_well(severity: Severity) -> str:
+def tell_state(severity: Severity, *, hidden: bool = False) -> str:
+    """What it is. `hidden`: of a host, that it is there and nothing on it can be seen."""
+    match severity:
+        case Severity.DEGRADED:
+            return "degraded"
+        case Severity.DOWN:
+            return "down"
+        case Severity.HOST:
+            return "out of sight" if hidden else "gone"
+        case _:
+            assert_never(severity)
+
+
+def tell_well(severity: Severity, *, hidden: bool = False) -> str:
     """What it does once it is over."""
     match severity:
         case Severity.DEGRADED:
@@ -167,7 +191,7 @@ def tell_well(severity: Severity) -> str:
         case Severity.DOWN:
             return "serves again"
         case Severity.HOST:
-            return "answers again"
+            return "can be seen again" if hidden else "answers again"
         case _:
             assert_never(severity)
 
@@ -181,11 +205,9 @@ def tell_end(reply: EndTold) -> str:
         case Ending.BY_HAND:
             return f"{Searched.RESOLVED} by hand after {after}"
         case Ending.RECOVERED:
-            since = (
-                f": {tell_well(reply.severity)} since {reply.since.astimezone(UTC):%H:%M:%S} UTC"
-                if reply.since is not None
-                else ""
-            )
+            well, since = tell_well(reply.severity, hidden=reply.hidden), ""
+            if reply.since is not None:
+                since = f": {well} since {reply.since.astimezone(UTC):%H:%M:%S} UTC"
             return f"{Searched.RESOLVED} after {after}{since}{tell_downtime(reply)}"
         case _:
             assert_never(reply.ending)
@@ -196,7 +218,7 @@ def tell_downtime(reply: EndTold) -> str:
         return ""
     times = f" in {reply.times} times" if reply.times > 1 else ""
     loading = f", {spell_duration(reply.loading)} of it loading" if reply.loading else ""
-    state = "gone" if reply.severity is Severity.HOST else "down"
+    state = tell_state(reply.worst or reply.severity, hidden=reply.hidden)
     return f"; {state} {spell_duration(reply.downtime)}{times}{loading}"
 
 

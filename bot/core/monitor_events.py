@@ -139,21 +139,26 @@ class HostChecked:
     """One round of looking at a host. `error`: why SSH tells nothing, in whole; None: it does.
 
     `barred`: what SSH does instead of not answering ("SSH is refused (connection refused)"), so that the host
-    is there; None: nothing answers. `answering`, `silent`: as in `DirectAsked`.
+    is there; None: nothing answers. `answering`, `silent`, `refusing`: as in `DirectAsked`.
     """
 
     error: str | None
     answering: tuple[ServiceName, ...] = ()
     silent: tuple[ServiceName, ...] = ()
     barred: str | None = None
+    refusing: tuple[ServiceName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DirectAsked:
-    """Services that are reached past SSH: which answered anything at all, and which nothing."""
+    """Services that are reached past SSH: which answered anything at all, and which nothing.
+
+    `refusing`: those whose port refused the connection, as only a host that runs does.
+    """
 
     answering: tuple[ServiceName, ...] = ()
     silent: tuple[ServiceName, ...] = ()
+    refusing: tuple[ServiceName, ...] = ()
 
 
 HostEvent: TypeAlias = HostChecked | DirectAsked | IncidentClosed | IncidentFound | Ticked

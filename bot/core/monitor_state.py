@@ -175,7 +175,7 @@ class Sight(StrEnum):
 
     SEEN = "seen"
     DOUBTFUL = "doubtful"  # SSH fails, for how long is not decided
-    HALF = "half"  # SSH tells nothing, and something on it still answers, be it that SSH is refused
+    HALF = "half"  # SSH tells nothing, and yet the host is there: something answers, or refuses
     GONE = "gone"
 
 
@@ -191,17 +191,20 @@ class HostState:
     failing_since: datetime | None = None
     failed: datetime | None = None  # the newest failure that was counted
     error: str = ""
-    answers: dict[ServiceName, datetime] = field(
-        default_factory=dict
-    )  # past SSH, where the newest look had one
+    # The newest look at each service past SSH: it was answered, its port refused it, or nothing came.
+    answers: dict[ServiceName, datetime] = field(default_factory=dict)
+    refused: dict[ServiceName, datetime] = field(default_factory=dict)
+    silent: dict[ServiceName, datetime] = field(default_factory=dict)
     barred: str = ""  # what SSH last did instead of not answering
     barred_at: datetime | None = None
     shows: str = ""  # how that looked at the last failure that was counted,
     shows_since: datetime | None = None
     alike: int = 0  # and at how many in a row
     told: list[str] = field(default_factory=list)  # of that, what the incident was told
+    headline: str = ""  # what it shows of that at present
     affected: tuple[ServiceName, ...] = ()  # as it was told
     incident: IncidentId | None = None
     severity: Severity | None = None
     recovered: datetime | None = None
-    waived: bool = False
+    waived: bool = False  # a person closed the incident: nothing is opened until the host was seen,
+    waives: Severity | None = None  # but for what is worse than that one was; None: for nothing

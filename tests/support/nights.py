@@ -244,9 +244,15 @@ class Night:
         answering = tuple(
             each.name for each in host.services if each.direct and host.up and each.serving and not each.hung
         )
-        silent = tuple(each.name for each in host.services if each.direct and each.name not in answering)
+        refusing = tuple(
+            each.name
+            for each in host.services
+            if each.direct and host.up and not each.serving and not each.hung
+        )
+        known = {*answering, *refusing}
+        silent = tuple(each.name for each in host.services if each.direct and each.name not in known)
         barred = "SSH is refused (connection refused)" if host.up and host.refuses else None
-        told = HostChecked(None if seen else "connection timed out", answering, silent, barred)
+        told = HostChecked(None if seen else "connection timed out", answering, silent, barred, refusing)
         self._obey_host(host, host.watch.handle(told, self.clock))
         for service in host.services:
             self._check(host, service, seen=seen)
@@ -623,7 +629,8 @@ class Night:
     def _host_refuses(self, host: Host) -> float:
         """Its services go on, out of sight but for those that are reached past SSH."""
         lasts = self._gap(90, 900)
-        self._expect(host.name, "half", "refuses", SOON, until=lasts)
+        half = any(each.direct for each in host.services)
+        self._expect(host.name, "half" if half else "host", "refuses", SOON, until=lasts)
         host.ssh, host.refuses = False, True
 
         def let_in() -> None:

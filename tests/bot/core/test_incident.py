@@ -218,8 +218,12 @@ def test_of_a_host_the_services_that_cannot_be_seen_either_are_told() -> None:
     more = (ServiceName("glm"), *services[:1])
     case.tell(AffectedSeen(more))
     case.tell(AffectedSeen(more))
-    assert case.replies(AffectedTold) == [AffectedTold(more[:1], 3)]
-    assert case.view().affected == (*services, "glm")
+    assert case.replies(AffectedTold) == [AffectedTold(more[:1], 2)]
+    assert case.view().affected == more
+    case.tell(AffectedSeen(()))
+    assert case.view().affected == ()
+    case.tell(Recovered(case.now))
+    assert case.view().affected == (*services, "glm")  # at some time
     assert "kimi-k2.5, qwen, glm" in render_export(case.plan, case.incident.state, case.now)
     assert not [action for action in case.actions if isinstance(action, ReadRunLog)]
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from bot.core.actions import Verdict
 from bot.core.events import InvocationId, OperationId, PhaseId, Verb
 from bot.core.incident_actions import AttemptTold, ReadRunLog, StartLinked, StartOverTold
-from bot.core.incident_events import AttemptDied, RunLogRead, StartFollowed, StartOver
+from bot.core.incident_events import AttemptDied, Recovered, RunLogRead, StartFollowed, StartOver
 from bot.core.incident_state import How
 from tests.support.incidents import BOB, MEMBER, OUT_OF_MEMORY, Case, make_lines
 
@@ -66,6 +66,15 @@ def test_without_a_log_it_is_told_a_little_later() -> None:
     assert told.attempt.read is None
     case.tell(RunLogRead(MEMBER, _run(1), make_lines(*LOADING)))
     assert len(case.replies(AttemptTold)) == 1
+
+
+def test_a_log_that_comes_after_the_end_names_the_cause_and_is_no_reply() -> None:
+    case = Case()
+    _die(case, 1, None)
+    case.tell(Recovered(case.now))
+    case.tell(RunLogRead(MEMBER, _run(1), make_lines(*LOADING)))
+    assert case.replies(AttemptTold) == []
+    assert case.view().cause.startswith("Out of GPU memory")
 
 
 def test_the_same_attempt_is_counted_once() -> None:

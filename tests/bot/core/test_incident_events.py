@@ -20,6 +20,7 @@ from bot.core.incident_events import (
     IncidentEvent,
     IncidentMuted,
     IncidentUnmuted,
+    PresentSeen,
     Recovered,
     ResolvedByHand,
     RunLogRead,
@@ -53,6 +54,7 @@ EVENTS: tuple[IncidentEvent, ...] = (
     DownAgain(AT, SIGN, Severity.DOWN),
     ServiceStopped(AT, "stopped outside chat"),
     AffectedSeen((ServiceName("kimi-k2.5"),)),
+    PresentSeen(SIGN),
     Ticked(),
 )
 

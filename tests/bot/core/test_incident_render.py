@@ -20,7 +20,7 @@ from bot.core.words import Searched
 from tests.support.incidents import BEGAN, BOB, MEMBER, SERVICE, Case, make_incident_plan
 from tests.support.slack_messages import assert_sendable, kinds, shown
 
-VIEW = Case().view()
+VIEW = replace(Case().view(), worst=None)
 READ = RunRead("out of GPU memory", phase=PhaseId.WEIGHTS)
 ATTEMPT = Attempt(4, MEMBER, InvocationId("b" * 32), BEGAN, timedelta(minutes=3), READ)
 
@@ -117,14 +117,103 @@ def test_one_that_is_over_still_tells_what_it_was() -> None:
 
 
 def test_a_host_tells_what_was_answered_and_that_it_is_back() -> None:
-    refused = Sign(
-        SignKind.SIGHT, BEGAN, "the host does not answer SSH", evidence=("port 22 refuses connections",)
-    )
+    refused = Sign(SignKind.SIGHT, BEGAN, "the host does not answer SSH", evidence=("port 22: timed out",))
     view = replace(VIEW, severity=Severity.HOST, service=None, affected=(SERVICE,), signs=(refused,))
-    assert "port 22 refuses connections" in _text(view)
+    assert "port 22: timed out" in _text(view)
     told = _text(replace(view, ending=Ending.RECOVERED, ended=BEGAN, downtime=timedelta(minutes=2)))
     assert "was gone for 2m until" in told
     assert "1 service there could not be seen" in told
+
+
+REFUSED = Sign(
+    SignKind.HIDDEN,
+    BEGAN,
+    "SSH is refused (connection refused), so 1 service there cannot be seen",
+    evidence=("llm-two: 10.0.0.2:22 refuses connections",),
+)
+HOST_VIEW = replace(
+    VIEW, service=None, subject="llm-two", affected=(SERVICE,), signs=(REFUSED,), down_since=None
+)
+
+
+@pytest.mark.parametrize("severity", [Severity.DEGRADED, Severity.HOST])
+def test_a_host_that_is_there_and_tells_nothing_says_what_it_answers_and_whom_it_hides(
+    severity: Severity,
+) -> None:
+    told = _text(replace(HOST_VIEW, severity=severity))
+    state = "degraded" if severity is Severity.DEGRADED else "out of sight"
+    assert f"*llm-two* is {state} since" in told
+    assert "10.0.0.2:22 refuses connections" in told
+    assert "1 service there cannot be seen: `kimi-k2.5`" in told
+    over = replace(
+        HOST_VIEW,
+        severity=severity,
+        was_hidden=True,
+        ending=Ending.RECOVERED,
+        ended=BEGAN + timedelta(minutes=2),
+    )
+    assert f"was {state} for 2m until" in _text(over)
+
+
+def test_the_headline_tells_how_it_stands_now_and_the_lines_below_how_it_began() -> None:
+    gone = Sign(
+        SignKind.SIGHT, BEGAN + timedelta(minutes=9), "the host does not answer SSH", evidence=("timed out",)
+    )
+    view = replace(
+        HOST_VIEW,
+        severity=Severity.HOST,
+        signs=(REFUSED, gone),
+        present=gone,
+        down_since=gone.at,
+        affected=(),
+    )
+    headline, answered, before = render_incident_root(view).blocks[0]["text"]["text"].split("\n")
+    assert "is gone since" in headline
+    assert headline.endswith(": the host does not answer SSH")
+    assert str(int(gone.at.timestamp())) in headline
+    assert answered == "timed out"
+    assert before.startswith("Before that: SSH is refused")
+
+
+def test_what_went_down_again_is_told_with_what_it_died_of_this_time() -> None:
+    hung = Sign(SignKind.PROBE, BEGAN + timedelta(minutes=20), "/health answers 503")
+    told = _text(replace(VIEW, signs=(*VIEW.signs, hung), present=hung, times=2, down_since=hung.at))
+    assert "again (2 times now)" in told
+    assert "· /health answers 503 · last good check" in told
+    assert "Before that: process died by SIGSEGV" in told
+
+
+@pytest.mark.parametrize(
+    ("severity", "worst", "told"),
+    [
+        (Severity.DEGRADED, Severity.DOWN, "was down for 13m in 2 times"),
+        (Severity.DOWN, None, "was down for 13m in 2 times"),
+        (Severity.HOST, None, "was gone for 13m in 2 times"),
+    ],
+)
+def test_the_end_tells_the_worst_of_it(severity: Severity, worst: Severity | None, told: str) -> None:
+    view = replace(VIEW, severity=severity, worst=worst, times=2, ending=Ending.RECOVERED, ended=BEGAN)
+    assert told in _text(replace(view, downtime=timedelta(minutes=13)))
+
+
+def test_what_was_only_degraded_and_then_stopped_was_not_down() -> None:
+    view = replace(
+        VIEW, severity=Severity.DEGRADED, ending=Ending.STOPPED, ended=BEGAN + timedelta(minutes=5)
+    )
+    assert "was degraded for 5m; then it was stopped" in _text(view)
+
+
+def test_what_is_degraded_after_it_was_down_is_that_since_then() -> None:
+    slow = Sign(SignKind.SLOW, BEGAN + timedelta(minutes=20), "12 tokens/s (usual 90)")
+    view = replace(
+        VIEW,
+        severity=Severity.DEGRADED,
+        worst=Severity.DOWN,
+        present=slow,
+        signs=(*VIEW.signs, slow),
+        down_since=None,
+    )
+    assert f"is degraded since <!date^{int(slow.at.timestamp())}^" in _text(view)
 
 
 def test_whoever_restarts_it_is_told() -> None:

@@ -50,6 +50,10 @@ READ = RunRead(
     excerpt=("one", "two"),
 )
 ATTEMPT = Attempt(4, MEMBER, InvocationId("b" * 32), BEGAN, MINUTES, READ)
+GONE = Sign(SignKind.SIGHT, BEGAN, "the host does not answer SSH")
+HIDDEN = Sign(
+    SignKind.HIDDEN, BEGAN, "SSH is refused (connection refused), so 2 services there cannot be seen"
+)
 END = EndTold(
     Ending.RECOVERED,
     Severity.DOWN,
@@ -62,7 +66,16 @@ END = EndTold(
 REPLIES: list[tuple[IncidentReply, str]] = [
     (SignTold(DIED), "Process died by SIGSEGV."),
     (WorsenedTold(DIED), "🔴 *kimi-k2.5* is *down* now, and was degraded before: process died by SIGSEGV."),
-    (AgainTold(DIED, 2, MINUTES), "is down again after it served for 3m, for the 2nd time"),
+    (
+        WorsenedTold(GONE, Severity.HOST),
+        "🔴 *kimi-k2.5* is *gone* now, and was degraded before: the host does not answer SSH.",
+    ),
+    (WorsenedTold(HIDDEN, Severity.HOST), "🔴 *kimi-k2.5* is *out of sight* now, and was degraded before"),
+    (AgainTold(DIED, 2, MINUTES), "is down again after it was well for 3m, for the 2nd time"),
+    (AgainTold(GONE, 2, MINUTES, Severity.HOST), "is gone again after it was seen for 3m, for the 2nd time"),
+    (AgainTold(HIDDEN, 2, None, Severity.HOST), "is out of sight again, for the 2nd time: SSH is refused"),
+    (AgainTold(DIED, 1, MINUTES), "is down now after it was well for 3m: process died"),
+    (AgainTold(DIED, 1, MINUTES, Severity.DEGRADED), "is degraded now after it was well for 3m: process"),
     (RunTold(READ), "*Out of GPU memory (TP3)*"),
     (RunTold(READ), "Try: Lower it."),
     (RunTold(READ), "The last 2 lines before it:"),
@@ -100,6 +113,10 @@ REPLIES: list[tuple[IncidentReply, str]] = [
     (replace(END, ending=Ending.BY_HAND, by=ALICE), "*resolved* by hand by <@U0ALICE> after 13m02s."),
     (replace(END, ending=Ending.STOPPED, sentence="it was stopped in chat"), "It was stopped in chat."),
     (replace(END, severity=Severity.DEGRADED), "Well again since"),
+    (replace(END, severity=Severity.DEGRADED, worst=Severity.DOWN), "down 13m02s, 8m of it loading."),
+    (replace(END, severity=Severity.HOST), "Answers again since"),
+    (replace(END, severity=Severity.HOST, hidden=True), "Can be seen again since"),
+    (replace(END, severity=Severity.HOST, hidden=True), "out of sight 13m02s"),
 ]
 
 

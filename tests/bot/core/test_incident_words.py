@@ -27,8 +27,17 @@ from bot.core.incident_actions import (
     WorsenedTold,
 )
 from bot.core.incident_events import ServiceStart
-from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity
-from bot.core.incident_words import ordinal, say_clock, say_when, tell_attempt, tell_how, tell_plain, tell_run
+from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity, Sign, SignKind
+from bot.core.incident_words import (
+    name_some,
+    ordinal,
+    say_clock,
+    say_when,
+    tell_attempt,
+    tell_how,
+    tell_plain,
+    tell_run,
+)
 from bot.core.words import Searched
 from tests.support.incidents import ALICE, BEGAN, BOB, DIED, MEMBER
 
@@ -87,8 +96,29 @@ def test_the_words_people_search_for_stand_where_they_belong(reply: IncidentRepl
     assert here == ({Searched.RESOLVED} if ended else set())
 
 
-def test_what_became_worse_is_told_by_its_sign() -> None:
-    assert tell_plain(WorsenedTold(DIED)) == DIED.sentence
+HIDDEN = Sign(SignKind.HIDDEN, BEGAN, "SSH is refused (connection refused)")
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (WorsenedTold(DIED), f"down now: {DIED.sentence}"),
+        (WorsenedTold(HIDDEN, Severity.HOST), f"out of sight now: {HIDDEN.sentence}"),
+        (
+            AgainTold(HIDDEN, 2, MINUTES, Severity.HOST),
+            f"out of sight again after 3m, for the 2nd time: {HIDDEN.sentence}",
+        ),
+        (AgainTold(DIED, 2, None, Severity.HOST), f"gone again, for the 2nd time: {DIED.sentence}"),
+        (AgainTold(DIED, 1, MINUTES, Severity.DEGRADED), f"degraded now after 3m: {DIED.sentence}"),
+    ],
+)
+def test_how_it_stands_now_is_said_with_its_sign(reply: IncidentReply, told: str) -> None:
+    assert tell_plain(reply) == told
+
+
+def test_of_many_names_the_rest_is_counted() -> None:
+    assert name_some(["a", "b"], 2) == "a and b"
+    assert name_some([*"abcd"], 2) == "a, b and 2 more"
 
 
 def test_an_attempt_of_which_nothing_is_known() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from bot.core.events import HostName, ServiceName
-from bot.core.incident_events import AffectedSeen, DownAgain, Recovered, SignSeen, Worsened
-from bot.core.incident_state import IncidentId, Severity
+from bot.core.incident_events import AffectedSeen, DownAgain, PresentSeen, Recovered, SignSeen, Worsened
+from bot.core.incident_state import IncidentId, Severity, SignKind
 from bot.core.monitor_events import (
     DirectAsked,
     HostAction,
@@ -131,8 +131,13 @@ def test_something_on_it_still_answers() -> None:
     assert worse.sign.at == room.now > opened.plan.began == opened.plan.signs[0].at
     assert opened.plan.affected == NAMES[1:]
     assert affected == AffectedSeen(NAMES)
-    room.look(HALF, 5)
+    room.look(HALF, 2)
     assert len(room.told()) == 2
+    room.look(HALF, 9)
+    present, fewer = room.told()[2:]  # told before, so the thread shows it and says nothing
+    assert isinstance(present, PresentSeen)
+    assert present.sign.kind is SignKind.HIDDEN
+    assert fewer == AffectedSeen(NAMES[1:])
 
 
 def test_a_host_that_refuses_ssh_is_told_as_that_and_not_as_gone() -> None:
@@ -158,9 +163,9 @@ def test_a_refusal_now_and_then_keeps_it_from_being_gone() -> None:
         room.look(GONE)
     assert room.sight() is Sight.HALF
     assert [type(action) for action in room.actions] == [OpenIncident]
-    (worse, _) = room.look(GONE)
-    assert isinstance(worse, TellIncident)
-    assert isinstance(worse.event, Worsened)
+    assert room.look(GONE, 2) == []
+    room.look(GONE)
+    assert [type(event) for event in room.told()] == [SignSeen, AffectedSeen]
 
 
 def test_one_that_was_gone_and_comes_back_with_another_key_is_said_to_refuse() -> None:
@@ -171,8 +176,10 @@ def test_one_that_was_gone_and_comes_back_with_another_key_is_said_to_refuse() -
     room.look(REFUSED, 2)
     assert room.told() == []  # it boots, and its sshd is not there yet
     room.look(rejected, 50)
-    [seen] = room.told()
+    seen, affected = room.told()
+    assert affected == AffectedSeen(NAMES[1:])
     assert isinstance(seen, SignSeen)
+    assert seen.sign.kind is SignKind.HIDDEN
     assert seen.sign.sentence.startswith("SSH is refused (host key rejected)")
     assert seen.sign.evidence == ("another key",)
     assert seen.sign.at == room.now - 49 * PLAN.every  # since it shows that
@@ -247,14 +254,79 @@ def test_one_closed_by_hand_stays_closed_until_the_host_was_back() -> None:
     assert len(room.look(GONE, 3)) == 1
 
 
+def test_one_that_was_closed_while_it_refused_is_told_all_the_same_once_it_is_gone() -> None:
+    room = Room()
+    room.look(SEEN)
+    (opened,) = room.look(HALF, 3)
+    assert isinstance(opened, OpenIncident)
+    room.watch.handle(IncidentClosed(opened.plan.incident), room.now)
+    assert room.look(HALF, 50) == []
+    (again,) = room.look(GONE, 3)
+    assert isinstance(again, OpenIncident)
+    assert again.plan.severity is Severity.HOST
+
+
+def test_where_ssh_is_the_only_way_a_refusal_pages_as_what_it_is() -> None:
+    room = Room()
+    room.watch = HostWatch(replace(PLAN, direct={}))
+    room.look(SEEN)
+    assert room.look(REFUSED, PLAN.failures - 1) == []
+    (opened,) = room.look(REFUSED, 50)
+    assert isinstance(opened, OpenIncident)
+    assert opened.plan.severity is Severity.HOST
+    assert opened.plan.host_answers
+    assert opened.plan.affected == NAMES
+    [sign] = opened.plan.signs
+    assert sign.kind is SignKind.HIDDEN
+    assert sign.sentence == "SSH is refused (connection refused), so 12 services there cannot be seen"
+    assert room.sight() is Sight.HALF
+    room.look(HostChecked("timed out"), 50)
+    [seen] = room.told()  # gone now: one incident, one more word
+    assert isinstance(seen, SignSeen)
+    assert seen.sign.kind is SignKind.SIGHT
+    room.look(SEEN, 2)
+    assert isinstance(room.told()[-1], Recovered)
+
+
+def test_the_last_service_that_answered_another_way_falls_silent() -> None:
+    room = Room()
+    room.look(SEEN)
+    room.look(replace(HALF, barred=REFUSED.barred), 5)
+    room.look(replace(GONE, barred=REFUSED.barred), 2)
+    worse = room.told()[0]
+    assert isinstance(worse, Worsened)
+    assert worse.severity is Severity.HOST
+    assert worse.sign.kind is SignKind.HIDDEN
+
+
+def test_a_port_that_refuses_is_no_silence() -> None:
+    room = Room()
+    room.look(SEEN)
+    (opened,) = room.look(HostChecked("timed out", refusing=NAMES[:1]), 50)
+    assert isinstance(opened, OpenIncident)
+    assert opened.plan.signs[0].kind is SignKind.HIDDEN
+    assert room.sight() is Sight.HALF
+
+
+def test_a_state_of_a_process_whose_clock_was_ahead_is_no_reason_to_wait() -> None:
+    room = Room()
+    room.now += timedelta(hours=1)
+    room.look(SEEN)
+    room.look(GONE, 2)
+    room.now -= timedelta(hours=1)
+    room.watch = HostWatch(PLAN, room.watch.state)
+    room.look(GONE, 3)
+    assert [type(action) for action in room.actions] == [OpenIncident]
+
+
 def test_an_incident_that_outlived_the_watch_goes_on() -> None:
     found = IncidentFound(IncidentId("f" * 32), Severity.HOST)
     room = Room()
     room.look(GONE, 2)
     room.watch.handle(found, room.now)
-    assert room.look(GONE, 20) == []
+    room.look(GONE, 20)
     room.look(SEEN, 2)
-    assert [type(event) for event in room.told()] == [Recovered]
+    assert [type(event) for event in room.told()] == [PresentSeen, AffectedSeen, Recovered]
     (again,) = room.watch.handle(found, room.now)  # its record was lost once more, and the end with it
     assert isinstance(again, TellIncident)
     assert again.event == Recovered(room.now)
