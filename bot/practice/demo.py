@@ -56,7 +56,7 @@ class Demo:
         configure_logging(level=logging.ERROR)
         workspace = PracticeWorkspace(self.scenario, speed=self.speed, port=self.port)
         self.show(f"kimi practice workspace · scenario {self.scenario.name}: {self.scenario.title}")
-        if self.say:
+        if self.say or self.scenario.is_outage:
             self.show(_explain(self.speed))
         try:
             if self.scenario.is_outage and not self.say:  # it comes without a word
@@ -70,7 +70,7 @@ class Demo:
             await workspace.stop()
 
     async def _stay(self, workspace: PracticeWorkspace) -> int:
-        self.show(f"Open {workspace.slack.url} and type: /kimi restart kimi-k2.5    (Ctrl-C ends)")
+        self.show(_invite(workspace.slack.url, self.scenario))
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -183,6 +183,15 @@ def _shown(slack: PracticeSlack) -> int:
     return sum(file.ts is not None for file in slack.files.values())
 
 
+def _invite(url: str, scenario: Scenario) -> str:
+    if scenario.is_outage:
+        return (
+            f"Open {url} to press the buttons. It serves; wait a while, it happens by itself (Ctrl-C ends).\n"
+            "Of a second thread each line begins with ~2 or └2."
+        )
+    return f"Open {url} and type: /kimi restart kimi-k2.5    (Ctrl-C ends)"
+
+
 def _explain(speed: float) -> str:
     return (
         f"One second here is {speed:g} in the practice, whose time the stamps tell. "
@@ -208,6 +217,7 @@ class Printer:
     over: Callable[[], bool] = lambda: False  # a verdict is reached: what the root says now comes at the end
     _began: float = field(init=False)
     _presents: dict[str, Present] = field(default_factory=dict)
+    _threads: dict[str, int] = field(default_factory=dict)  # of an outage: their roots, in order
     _root: PostedMessage | None = None
     _held: bool = False
 
@@ -246,11 +256,19 @@ class Printer:
     def _note_root(self, message: PostedMessage) -> None:
         if message.thread_ts is None and not message.files:
             self._root, self._held = message, False
+            if self.workspace.host.scenario.is_outage:
+                self._threads.setdefault(message.ts, len(self._threads) + 1)
 
     def _where(self, message: PostedMessage) -> str:
+        number = self._number(message.thread_ts or message.ts)
         if message.thread_ts is None:
-            return f"#{CHANNEL_NAME} "
-        return "└ (shown in the channel too) " if message.broadcast else "└ "
+            return f"#{CHANNEL_NAME} {number and f'(thread {number}) '}"
+        return f"└{number} (shown in the channel too) " if message.broadcast else f"└{number} "
+
+    def _number(self, root: str) -> str:
+        """Which thread, where several grow at a time: nothing for the first one."""
+        number = self._threads.get(root, 1)
+        return str(number) if number > 1 else ""
 
     def _print_present(self, message: PostedMessage) -> None:
         """The bar, the times and the ranks; the headline too where it is a new one."""
@@ -263,7 +281,7 @@ class Printer:
             return
         self._presents[message.ts] = Present(now, headline, rest)
         shown = rest if rest and headline == before.headline else body
-        self.say("~ " + shown.replace("\n", "\n  "))
+        self.say(f"~{self._number(message.ts)} " + shown.replace("\n", "\n  "))
 
     def _read(self, message: PostedMessage, *, before: str) -> str:
         text = render_terminal(Message(message.text, message.blocks), width=_room(len(before)), names=NAMES)

@@ -127,6 +127,8 @@ async def test_an_outage_is_told_in_the_terminal_without_a_word() -> None:
             await asyncio.sleep(0.05)
     os.kill(os.getpid(), signal.SIGTERM)
     assert await running == HEALTHY
+    assert "it happens by itself" in "\n".join(told[:3])
+    assert "One second here is 60" in told[1]
 
 
 async def test_without_a_word_it_stays_until_it_is_interrupted() -> None:
@@ -143,8 +145,8 @@ async def test_without_a_word_it_stays_until_it_is_interrupted() -> None:
 
 
 @contextlib.contextmanager
-def printing() -> Iterator[tuple[PracticeWorkspace, list[str]]]:
-    workspace = PracticeWorkspace(SCENARIOS["healthy"], speed=1)
+def printing(scenario: str = "healthy") -> Iterator[tuple[PracticeWorkspace, list[str]]]:
+    workspace = PracticeWorkspace(SCENARIOS[scenario], speed=1)
     shown: list[str] = []
     workspace.slack.on_change(Printer(workspace, show=shown.append).print_change)
     yield workspace, shown
@@ -168,6 +170,24 @@ async def test_the_terminal_shows_what_the_bot_says_and_where() -> None:
         "└ a reply",
         "└ (shown in the channel too) a verdict",
         "only alice sees: a question",
+    ]
+
+
+async def test_of_an_outage_each_line_tells_which_of_its_threads_it_is_in() -> None:
+    with printing("dies-at-3am") as (workspace, shown):
+        slack = workspace.slack.workspace
+        outage, start = make_message("is down"), make_message("is starting", ts="2.0")
+        slack.post(outage)
+        slack.post(start)
+        slack.post(make_message("why", ts="3.0", thread_ts="1.0"))
+        slack.post(make_message("ranks", ts="4.0", thread_ts="2.0"))
+        slack.edit(start, "is loading", ())
+    assert [STAMP.sub("", line) for line in shown] == [
+        "#llm-ops is down",
+        "#llm-ops (thread 2) is starting",
+        "└ why",
+        "└2 ranks",
+        "~2 is loading",
     ]
 
 
