@@ -29,16 +29,22 @@ Send: TypeAlias = Callable[[Delivery], Awaitable[Answered]]
 
 GIVE_UP = timedelta(hours=6)  # after it was ordered, by the real clock; then it is logged and counted
 MOST = 100  # of one incident; of more, the oldest that only update are left out
+_OURS_EVERY = 0.5  # real seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0  # real seconds
 
 
 @dataclass(slots=True)
 class Deliveries:
-    """`send`: one attempt; `counts`: by what became of each; `settled` hears when one is done with."""
+    """`send`: one attempt; `counts`: by what became of each; `settled` hears when one is done with.
+
+    `is_ours`: whether nobody else can have the incident. A process that slept must not tell old news after
+    what the next one has told.
+    """
 
     send: Send
     counts: Counter[str]
     settled: Callable[[], None]
+    is_ours: Callable[[], bool] = lambda: True
     done: set[str] = field(default_factory=set)  # not out of the record yet
     _owed: tuple[Delivery, ...] = ()
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -62,6 +68,8 @@ class Deliveries:
     async def _deliver(self, delivery: Delivery) -> None:
         pause = _FIRST_PAUSE
         while True:
+            while not self.is_ours():  # noqa: ASYNC110 - it ends with the lease, or with this task
+                await asyncio.sleep(_OURS_EVERY)
             answered = await self.send(delivery)
             self.counts[answered.outcome] += 1
             if answered.outcome == "delivered":

@@ -33,9 +33,9 @@ from bot.core.incident_view import cause_of, downtime_of
 from bot.core.monitor_events import Muted, Unmuted
 from bot.core.request import Outage, operation_of
 from bot.ground import Ground
+from bot.incident_ledger import PLAN, STATE
 from bot.incident_messages import export_letter
 from bot.incident_people import read_people
-from bot.incident_running import PLAN, STATE
 from bot.messages import answer_root
 from bot.watch_orders import pack_fact, pack_word
 from bot.watch_plans import WATCH_STATE, host_of_service

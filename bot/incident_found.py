@@ -13,16 +13,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import structlog
-from pydantic import TypeAdapter
 
 from bot.clients.records import Address
 from bot.clients.slack_history import Archive, FoundRoot, Standing
 from bot.clients.store_incidents import IncidentRecord, IncidentStore
 from bot.core.events import ChannelId, ServiceName
 from bot.core.incident_remains import is_open, read_plan, read_state
-from bot.core.incident_state import IncidentId, IncidentPlan, IncidentState
+from bot.core.incident_state import IncidentId, IncidentPlan
 from bot.errors import SlackRefused, TokenRefused
 from bot.ground import Ground
+from bot.incident_ledger import PLAN, STATE
 from bot.incident_messages import OVER
 from bot.watch_plans import make_host_plan, watched_services
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 LOOK_BACK = timedelta(days=7)  # how old the root may be of an incident that is still open
-_PLAN, _STATE = TypeAdapter(IncidentPlan), TypeAdapter(IncidentState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,8 @@ class Remains:
             host=plan.host,
             channel=root.channel,
             opened=plan.opened,
-            plan=_PLAN.dump_json(plan).decode(),
-            state=_STATE.dump_json(state).decode(),
+            plan=PLAN.dump_json(plan).decode(),
+            state=STATE.dump_json(state).decode(),
             severity=str(plan.severity),
             headline=plan.signs[0].sentence,
             over=state.over,

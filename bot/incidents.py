@@ -16,12 +16,13 @@ from bot.clients.webhook import Webhook
 from bot.core.events import ChannelId
 from bot.core.incident import Incident
 from bot.core.incident_state import IncidentId
-from bot.deliveries import owed_of
+from bot.deliveries import Deliveries, owed_of
 from bot.errors import OwnershipLost, SlackError, StoreUnavailable
 from bot.ground import Ground
 from bot.incident_found import Remains
+from bot.incident_ledger import PLAN, STATE, IncidentLedger
 from bot.incident_messages import incident_root
-from bot.incident_running import PLAN, STATE, IncidentRunning
+from bot.incident_running import IncidentRunning
 from bot.put_off import PutOff
 from bot.watch_orders import pack_fact, pack_word
 from config.engine_file import AUTO, EngineFile, load_engine
@@ -86,9 +87,9 @@ class Incidents:
                 raise StoreUnavailable(f"another process has {identity}, and has not written it yet")
             running = self._begin(plan, lease)
             view = running.incident.view(self.ground.clock.now())
-            root = incident_root(view, channel=running.record.channel)
-            if await self.store.create(running.record, [root], lease=lease):
-                running.sent.note([root], {})
+            root = incident_root(view, channel=running.ledger.record.channel)
+            if await self.store.create(running.ledger.record, [root], lease=lease):
+                running.ledger.sent.note([root], {})
                 self.ground.outbox.wake()
                 self._carry(running)
                 carried = True
@@ -120,18 +121,16 @@ class Incidents:
     def _running(
         self, record: IncidentRecord, incident: Incident, lease: Lease, **more: Any
     ) -> IncidentRunning:
-        send = self.webhook.send if self.webhook is not None else None
-        return IncidentRunning(
-            self.ground,
-            self.store,
-            record,
-            incident,
-            lease,
-            send,
-            self._tell_watch,
-            archive=self.archive,
-            **more,
-        )
+        ledger = IncidentLedger(self.ground, self.store, record, lease, archive=self.archive)
+        running = IncidentRunning(self.ground, incident, ledger, self._tell_watch, **more)
+        if self.webhook is not None:
+            ledger.deliveries = Deliveries(
+                self.webhook.send,
+                self.ground.tallies.webhooks,
+                running.arrived.set,
+                is_ours=lambda: self.ground.store.leases.holds(ledger.lease),
+            )
+        return running
 
     def _engine(self, service: ServiceName | None) -> EngineFile:
         engine = self.ground.engines.get(service) if service is not None else None
@@ -154,7 +153,7 @@ class Incidents:
         try:
             await running.run()
             with contextlib.suppress(StoreUnavailable):
-                await self.ground.store.leases.let_go(running.lease)
+                await self.ground.store.leases.let_go(running.ledger.lease)
             self._put_off.forget(identity)
         except Exception as error:  # noqa: BLE001 - logged there
             self._defer(identity, error)
@@ -286,7 +285,7 @@ class Incidents:
 
     def _lose(self, lease: Lease) -> None:
         running = self.running.get(IncidentId(lease.name))
-        if running is not None and running.lease.number == lease.number:
+        if running is not None and running.ledger.lease.number == lease.number:
             running.lose()
 
     # What happens, and what people ask.

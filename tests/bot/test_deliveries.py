@@ -59,6 +59,7 @@ class Listener:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliveries_module, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(deliveries_module, "_OURS_EVERY", 0.02)
 
 
 async def deliver(listener: Listener, *owed: Delivery) -> Counter[str]:
@@ -87,6 +88,19 @@ async def test_what_is_refused_holds_up_nothing_behind_it() -> None:
     assert listener.heard == ["i-2"]
     assert counts == {"refused": 1, "delivered": 1}
     assert [each["event"] for each in logs if each["log_level"] == "error"] == ["webhook_not_delivered"]
+
+
+async def test_a_process_that_slept_tells_no_old_news() -> None:
+    """Its lease is over: another one may have told more since."""
+    listener, ours = Listener(), False
+    made = Deliveries(listener.send, Counter(), asyncio.Event().set, is_ours=lambda: ours)
+    made.take([word(1)])
+    running = asyncio.create_task(made.run())
+    await asyncio.sleep(0.1)
+    assert listener.called == 0
+    ours = True
+    await until(lambda: listener.heard == ["i-1"])
+    running.cancel()
 
 
 async def test_in_the_end_it_is_given_up() -> None:
@@ -129,7 +143,7 @@ async def test_what_dies_with_a_process_before_it_was_sent_the_next_one_sends(re
         theirs, listener = room.incidents(await room.another()), Listener()
         theirs.webhook = listener  # type: ignore[assignment]
         assert await theirs.adopt() == 1
-        await until(lambda: not theirs.running[plan.incident].record.owed)
+        await until(lambda: not theirs.running[plan.incident].ledger.record.owed)
         assert listener.events[:2] == ["opened", "updated"]
         assert len(set(listener.heard)) == len(listener.heard)
 
@@ -140,7 +154,7 @@ async def test_what_was_taken_leaves_the_record(redis_url: str) -> None:
         ours = await begin(room, listener)
         await ours.open(plan)
         await until(lambda: listener.events == ["opened"])
-        await until(lambda: ours.running[plan.incident].record.owed == ())
+        await until(lambda: ours.running[plan.incident].ledger.record.owed == ())
         await until(lambda: len(room.roots()) == 1)
         while (record := await ours.store.read(plan.incident)) is None or record.owed:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -155,7 +169,7 @@ async def test_it_is_not_closed_before_all_was_told(redis_url: str) -> None:
         running = ours.running[plan.incident]
         await ours.tell(plan.incident, Recovered(room.ground.clock.now()), name="over")
         await until(lambda: running.incident.is_closed)
-        assert running.record.closed is None
+        assert running.ledger.record.closed is None
         for task in tuple(ours._carriers):
             task.cancel()
         await room.ground.store.leases.close()

@@ -12,7 +12,7 @@ from bot.core.events import UserId
 from bot.core.incident_events import Acknowledged, Recovered
 from bot.core.monitor_events import IncidentFound
 from bot.errors import StoreUnavailable
-from bot.incident_running import STATE
+from bot.incident_ledger import STATE
 from bot.watch_orders import read_word
 from tests.support.waiting import until
 from tests.support.watchmen import HOST, SERVICE, watchmen
@@ -108,10 +108,10 @@ async def test_a_living_process_writes_its_own_down_again(redis_url: str) -> Non
         plan, ours = room.plan(), room.incidents()
         await ours.open(plan)
         await until(lambda: len(room.roots()) == 1)
-        await until(lambda: ours.running[plan.incident].address is not None)
+        await until(lambda: ours.running[plan.incident].ledger.address is not None)
         await room.ground.store.link.ask(room.ground.store.link.redis.flushall())
         await room.ground.store.leases.renew()  # which finds out
-        await until(lambda: not ours.running[plan.incident]._unsaved)
+        await until(lambda: not ours.running[plan.incident].ledger._unsaved)
         assert [each.incident for each in await ours.store.opened()] == [plan.incident]
         await room.ground.store.renew_epoch()
         assert await ours.take_up_lost() == 0

@@ -16,6 +16,8 @@ from tests.support.waiting import until
 from tests.support.watchmen import HOST, watchmen
 
 if TYPE_CHECKING:
+    import pytest
+
     from bot.clients.store_incidents import Delivery
     from bot.incident_running import IncidentRunning
     from tests.support.watchmen import Watchmen
@@ -78,8 +80,8 @@ async def test_after_its_time_it_is_closed_for_good(redis_url: str) -> None:
         running = await begin(room)
         running._hear(Recovered(room.ground.clock.now()))
         await until(lambda: running.incident.is_closed)
-        await until(lambda: running.record.closed is not None)
-        assert await running.store.opened() == []
+        await until(lambda: running.ledger.record.closed is not None)
+        assert await running.ledger.store.opened() == []
 
 
 async def test_a_person_closes_it_and_its_watch_is_told(redis_url: str) -> None:
@@ -95,10 +97,38 @@ async def test_a_person_closes_it_and_its_watch_is_told(redis_url: str) -> None:
         assert getattr(event, "incident", None) == running.plan.incident
 
 
+async def test_who_died_before_the_watch_was_told_leaves_that_to_the_next(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watchmen(redis_url) as room:
+        running = await begin(room)
+        word_of = Watches.say
+        monkeypatch.setattr(Watches, "say", hang)
+        running._hear(ResolvedByHand(ALICE))
+        await until(lambda: any("by hand" in text for text in room.thread(room.roots()[0])))
+        assert running._task is not None
+        running._task.cancel()  # as if it were killed
+        await room.ground.store.leases.close()
+        monkeypatch.setattr(Watches, "say", word_of)
+        theirs = room.incidents(await room.another())
+        watches = Watches(room.ground.store.link)
+        for _ in range(2):  # it is told once, however often it is taken up
+            assert await theirs.adopt() == 1
+            while not (words := await watches.words(HOST)):  # noqa: ASYNC110 - Redis alone knows
+                await asyncio.sleep(0.05)
+            assert [getattr(read_word(word), "incident", None) for word in words] == [running.plan.incident]
+            await theirs.hand_over()
+            theirs = room.incidents(await room.another())
+
+
+async def hang(*_: Any) -> None:
+    await asyncio.Event().wait()
+
+
 async def test_a_redis_that_came_back_empty_costs_neither_the_thread_nor_a_word(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
         running = await begin(room)
-        await until(lambda: running.address is not None)
+        await until(lambda: running.ledger.address is not None)
         await room.ground.store.link.ask(room.ground.store.link.redis.flushall())
         running._hear(Recovered(room.ground.clock.now()))
         await until(lambda: any("resolved" in text for text in room.thread(room.roots()[0])))

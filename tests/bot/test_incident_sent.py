@@ -22,7 +22,7 @@ async def empty(room: Watchmen, ours: Incidents) -> None:
     """And this process notices."""
     await room.ground.store.link.ask(room.ground.store.link.redis.flushall())
     await room.ground.store.leases.renew()
-    await until(lambda: all(not each._unsaved for each in ours.running.values()))
+    await until(lambda: all(not each.ledger._unsaved for each in ours.running.values()))
 
 
 async def test_a_root_that_never_reached_slack_is_posted_with_all_behind_it(redis_url: str) -> None:
@@ -31,7 +31,7 @@ async def test_a_root_that_never_reached_slack_is_posted_with_all_behind_it(redi
         plan, ours = room.plan(), room.incidents()
         await ours.open(plan)
         await ours.tell(plan.incident, Acknowledged(UserId("U0ALICE")), name="ack")
-        await until(lambda: len(ours.running[plan.incident].sent._queued) > 1)
+        await until(lambda: len(ours.running[plan.incident].ledger.sent._queued) > 1)
         await empty(room, ours)
         room.slack.faults.clear()
         await until(lambda: len(room.roots()) == 1 and len(room.thread(room.roots()[0])) > 0)
@@ -47,12 +47,12 @@ async def test_a_reply_that_waited_is_told_and_none_twice(redis_url: str) -> Non
         await ours.tell(plan.incident, Acknowledged(UserId("U0ALICE")), name="ack")
         await until(lambda: any("acknowledged" in text for text in room.thread(room.roots()[0])))
         running = ours.running[plan.incident]
-        await until(lambda: running.address is not None)
+        await until(lambda: running.ledger.address is not None)
         assert await room.ground.outbox.drain(5)
         room.slack.faults.add(POST, FaultPlan.status(500), times=None)
-        queued = len(running.sent._queued)
+        queued = len(running.ledger.sent._queued)
         running._hear(Recovered(room.ground.clock.now()))
-        await until(lambda: len(running.sent._queued) > queued)
+        await until(lambda: len(running.ledger.sent._queued) > queued)
         await empty(room, ours)
         room.slack.faults.clear()
         await until(lambda: any("resolved" in text for text in room.thread(room.roots()[0])))

@@ -96,7 +96,7 @@ async def test_it_is_opened_though_this_very_process_just_looks_for_it(redis_url
     """They are indexed before they are written: a save that Redis did not take leaves a bare name."""
     async with watchmen(redis_url) as room:
         plan, ours = room.plan(), room.incidents()
-        await ours.store.index(ours._begin(plan, Lease(plan.incident, 1, None, clean=True)).record)
+        await ours.store.index(ours._begin(plan, Lease(plan.incident, 1, None, clean=True)).ledger.record)
         results: list[Any] = [StoreUnavailable()]
         for _ in range(20):
             _, *results = await asyncio.gather(ours.adopt(), ours.open(plan), return_exceptions=True)

@@ -13,7 +13,7 @@ from bot.clients.store_incidents import IncidentRecord, IncidentStore
 from bot.clients.store_watches import Watches
 from bot.clock import Clock
 from bot.core.events import ServiceName
-from bot.incident_running import PLAN, STATE
+from bot.incident_ledger import PLAN, STATE
 from bot.watch_plans import WATCH_STATE
 from tests.support.real_workspace import CHANNEL, SERVICE, WITHIN, RealWorkspace, real_workspace
 from tests.systemd.following import eventually

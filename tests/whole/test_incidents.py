@@ -11,7 +11,7 @@ import pytest
 
 from bot.clients.store_incidents import IncidentRecord, IncidentStore
 from bot.core.events import ServiceName, UserId
-from bot.incident_running import PLAN, STATE
+from bot.incident_ledger import PLAN, STATE
 from bot.practice.engine import ServerStatus
 from bot.practice.workspace import ALICE, CHANNEL, SERVICE
 from tests.support.practice import Practice, practise

@@ -10,7 +10,7 @@ import bot.app as app_module
 from bot.clients.slack import Outbox, Timing
 from bot.clients.store import Store
 from bot.clients.store_incidents import IncidentStore
-from bot.incident_running import STATE
+from bot.incident_ledger import STATE
 from bot.practice.scenarios import SCENARIOS
 from bot.practice.workspace import ALICE, CHANNEL, PracticeWorkspace
 from tests.support.pace import PACE
