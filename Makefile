@@ -26,9 +26,11 @@ test: install
 test-systemd: install
 	$(BIN)/pytest -m systemd -o "norecursedirs=.*" tests/systemd
 
-# A restart whose bot is killed at every one of its side effects, some 800; `make test` takes a choice of them.
+# A restart, and an outage, whose bot is killed at every one of its side effects, some 800 and 900; `make test`
+# takes a choice of them.
 kill-matrix: install
-	KIMI_EVERY_POINT=1 $(BIN)/pytest -n 2 -s tests/whole/test_killed_before.py tests/whole/test_killed_after.py tests/whole/test_stopped.py
+	KIMI_EVERY_POINT=1 $(BIN)/pytest -n 2 -s tests/whole/test_killed_before.py tests/whole/test_killed_after.py tests/whole/test_stopped.py \
+		tests/whole/test_outage_killed_before.py tests/whole/test_outage_killed_after.py
 
 lint: install
 	$(BIN)/ruff format --check .

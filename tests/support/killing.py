@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 WITHIN = 60.0
 LEASE = 1.0
+WEBHOOK_SECRET = "practice-webhook-secret"
 
 
 async def _brief(stage: PracticeStage) -> None:
@@ -170,14 +171,21 @@ class Stage:
     workspace: PracticeWorkspace
     store: Store
     folder: Path
+    webhook: str | None = None  # where it tells other tools of incidents
+    apart: bool = False  # each bot is as on a machine of its own
     bots: list[Bot] = field(default_factory=list)
 
     async def bring_up(self, *, choose: str | None = None, number: int = signal.SIGKILL) -> Bot:
         slack, clock = self.workspace.slack, self.workspace.clock
         name = len(self.bots)
+        configuration = self.workspace.configuration().model_dump(mode="json", exclude_none=True)
+        tokens = {"bot": slack.bot_token, "app": slack.app_token, "secret": slack.signing_secret}
+        if self.webhook is not None:
+            configuration["incidents"] = {"webhook": self.webhook}
+            tokens["webhook"] = WEBHOOK_SECRET
         order = Order(
-            configuration=self.workspace.configuration().model_dump(mode="json", exclude_none=True),
-            tokens={"bot": slack.bot_token, "app": slack.app_token, "secret": slack.signing_secret},
+            configuration=configuration,
+            tokens=tokens,
             environ={"PRACTICE_API_KEY": API_KEY},
             slack_api_url=slack.api_url,
             redis_url=self.workspace.redis_url,
@@ -187,6 +195,7 @@ class Stage:
             points=self.folder / f"points-{name}.txt",
             log=self.folder / f"bot-{name}.log",
             lease=LEASE,
+            is_stranger=self.apart,
             choose=choose,
             signal=number,
         )
@@ -280,17 +289,25 @@ async def compare(stage: Stage, usual: list[str]) -> list[str]:
 
 
 @asynccontextmanager
-async def staged(nursery: Nursery, folder: Path, *, speed: float) -> AsyncIterator[Stage]:
+async def staged(
+    nursery: Nursery,
+    folder: Path,
+    *,
+    speed: float,
+    scenario: Scenario = BRIEF,
+    watched: bool = False,
+    webhook: str | None = None,
+) -> AsyncIterator[Stage]:
     """Ends every bot, and with the proof that the stand-in Slack had nothing to refuse."""
     await asyncio.to_thread(folder.mkdir, parents=True)
-    workspace = PracticeWorkspace(BRIEF, speed=speed, service=PATIENT, watched=False)
+    workspace = PracticeWorkspace(scenario, speed=speed, service=PATIENT, watched=watched)
     workspace.slack.rates.limits = {}  # paced, a practice minute would be too short to tell all
     async with AsyncExitStack() as stack:
         stack.push_async_callback(workspace.stop)
         await workspace.start_surroundings()
         store = await Store.open(workspace.redis_url)
         stack.push_async_callback(store.close)
-        stage = Stage(nursery, workspace, store, folder)
+        stage = Stage(nursery, workspace, store, folder, webhook)
         try:
             yield stage
         finally:

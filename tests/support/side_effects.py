@@ -1,4 +1,4 @@
-"""Every side effect of a bot process, named and counted where it leaves: Redis, Slack, SSH, socket answers.
+"""Every side effect of a bot process, named and counted where it leaves: Redis, Slack, SSH, webhook, socket.
 
 Nothing here is listed by hand: what a library sends out passes one of these doors, and what only reads does
 not count. At the chosen one the process is killed, or stopped, by its own hand: as from outside, then.
@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import asyncssh
+import httpx
 from asyncssh.channel import SSHClientChannel
 from redis.asyncio import Redis
 
-from bot.clients import scripts, scripts_lease, scripts_service, scripts_shared
+from bot.clients import scripts, scripts_lease, scripts_service, scripts_shared, store_watches
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,8 +38,8 @@ SYSTEMD_READS = ("show", "cat", "--version", "list-", "status", "is-")
 
 def _script_names() -> dict[str, str]:
     texts = {
-        name: value
-        for module in (scripts, scripts_lease, scripts_service, scripts_shared)
+        name.lstrip("_"): value
+        for module in (scripts, scripts_lease, scripts_service, scripts_shared, store_watches)
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str)
     }
@@ -59,6 +60,7 @@ class Doors:
         names = _script_names()
         _wrap(Redis, "execute_command", self, lambda _, *words, **__: redis_label(words, names))
         _wrap(aiohttp.ClientSession, "_request", self, lambda _, *words, **__: http_label(words))
+        _wrap(httpx.AsyncClient, "send", self, lambda _, request, **__: engine_label(request))
         _wrap(aiohttp.ClientWebSocketResponse, "send_str", self, lambda *_, **__: "socket answer")
         _wrap(SSHClientChannel, "_make_request", self, _request_label)
         _wrap(asyncssh.SSHClientProcess, "wait_closed", self, _answer_label)
@@ -112,6 +114,13 @@ def http_label(words: tuple[Any, ...]) -> str | None:
     if place.startswith(SLACK_READS):
         return None
     return f"slack {place.split('/')[1] if place.startswith('/') else place}"
+
+
+def engine_label(request: httpx.Request) -> str | None:
+    """Of a word for other tools; what an engine is asked for, a completion too, changes nothing."""
+    if request.method == "GET" or request.url.path.startswith("/v1/"):
+        return None
+    return f"webhook {request.url.path}"
 
 
 def ssh_label(command: str) -> str | None:
