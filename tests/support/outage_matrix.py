@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tests.support.killing import Nursery
 
 LEAST = 15
+SHARES = range(4 if EVERY else 1)
 TIMEOUT = 1800 if EVERY else 240
 SPEED = 40.0
 # Of a start alone: a restart whose bot is killed at these is another matrix.
@@ -216,14 +217,14 @@ async def play_killed(found: Outage, point: str) -> bool:
     return first.ended.done()
 
 
-async def play_share(when: str, *, nursery: Nursery, folder: Path) -> None:
-    """Killed `when` ("before" or "after") each of the chosen side effects."""
+async def play_share(when: str, share: int, *, nursery: Nursery, folder: Path) -> None:
+    """Killed `when` ("before" or "after") each of one part of the chosen side effects."""
     points, usual = await play_undisturbed(nursery, folder / "usual")
     chosen = [
         point for point in choose_points(points) if EVERY or not any(kind in point for kind in _OF_STARTS)
     ]
     assert len(chosen) >= LEAST
-    mine = [point for point in chosen if point.startswith(when)]
+    mine = [point for point in chosen if point.startswith(when)][share :: len(SHARES)]
     room = asyncio.Semaphore(AT_ONCE)
     faults: list[str] = []
 
@@ -239,6 +240,6 @@ async def play_share(when: str, *, nursery: Nursery, folder: Path) -> None:
             return reached
 
     reached = sum(await asyncio.gather(*(one(number, point) for number, point in enumerate(mine))))
-    print(f"{when}: killed at {reached} of {len(mine)}; {len(points)} side effects in all")  # noqa: T201
+    print(f"{when}, share {share}: killed at {reached} of {len(mine)}; {len(points)} side effects in all")  # noqa: T201
     assert not faults, "\n".join(faults)
     assert reached >= len(mine) * REACHED

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.outage_matrix import TIMEOUT, play_share
+from tests.support.outage_matrix import SHARES, TIMEOUT, play_share
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,5 +17,6 @@ if TYPE_CHECKING:
 # What a bot that is killed leaves to a forwarded connection, asyncssh's server closes late or not at all.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.timeout(TIMEOUT)
-async def test_outage_killed_after_any_side_effect(nursery: Nursery, tmp_path: Path) -> None:
-    await play_share("after", nursery=nursery, folder=tmp_path)
+@pytest.mark.parametrize("share", SHARES)
+async def test_outage_killed_after_any_side_effect(share: int, nursery: Nursery, tmp_path: Path) -> None:
+    await play_share("after", share, nursery=nursery, folder=tmp_path)
