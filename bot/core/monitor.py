@@ -61,6 +61,7 @@ from bot.core.monitor_outage import (
     open_if_due,
     serve,
     suspect,
+    take_closed,
     take_found,
     tell,
 )
@@ -77,6 +78,7 @@ from bot.core.monitor_state import Mute, WatchPlan, WatchStanding, WatchState, k
 from bot.core.monitor_turn import WatchTurn
 from bot.core.monitor_units import Ails, RunBegan, RunDied, RunStopped, read_line, read_state
 from bot.core.startup_view import host_of
+from bot.core.times import bring_back
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -91,6 +93,7 @@ class Watch:
     def __init__(self, plan: WatchPlan, engine: EngineFile, state: WatchState | None = None) -> None:
         self._turn = WatchTurn(plan, engine, state or WatchState())
         self._kept = kept(self.state)
+        self._begun = False
         self.dirty = False  # what must survive has changed in the last event
 
     @property
@@ -106,6 +109,9 @@ class Watch:
         return self.plan.service
 
     def handle(self, event: WatchEvent, now: datetime) -> list[WatchAction]:
+        if not self._begun:  # whoever wrote the state may have a clock that is ahead
+            self._begun = True
+            bring_back(self.state, now)
         if type(event) is Checked and self._is_quiet(event):
             self.state.goods += 1
             self.state.last_healthy = now
@@ -177,10 +183,7 @@ class Watch:
                     tell(self._turn, IncidentUnmuted(event.by))
                 state.mute = None
             case IncidentClosed():
-                if event.incident == state.incident and state.severity is not None:
-                    state.severity, state.recovered = None, None
-                    state.waived = state.standing is WatchStanding.DOWN
-                    state.worst.clear()
+                take_closed(self._turn, event)
             case IncidentFound():
                 take_found(self._turn, event, now)
             case _:

@@ -130,6 +130,8 @@ def ail(turn: WatchTurn, sign: Sign, now: datetime) -> None:
     if state.standing not in {WatchStanding.SERVING, WatchStanding.SUSPECT}:
         return
     state.worst[sign.kind] = now
+    if state.severity is None and before is not None and now - before < CALM:
+        return  # somebody closed it, and it has not been well since
     if state.severity is None:
         open_degraded(turn, sign, now)
     elif before is None or now - before >= CALM:

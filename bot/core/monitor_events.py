@@ -105,9 +105,10 @@ class Unmuted:
 
 @dataclass(frozen=True, slots=True)
 class IncidentClosed:
-    """A person closed it by hand, though what it is about may still be down."""
+    """A person closed it by hand, though what it is about may still be down. `severity`: it had then."""
 
     incident: IncidentId
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True, slots=True)

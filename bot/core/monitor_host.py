@@ -111,6 +111,8 @@ class HostWatch:
 
     def _take_closed(self, event: IncidentClosed) -> None:
         state = self.state
+        if event.severity is Severity.DEGRADED and state.severity is Severity.HOST:
+            return  # it went in the same moment: the incident goes on with that
         if event.incident == state.incident and state.severity is not None:
             state.waives, state.waived = state.severity, True
             state.severity, state.recovered = None, None

@@ -7,6 +7,7 @@ failed, an incident closed by hand) is waived: nothing is opened until the servi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from bot.core.events import ProbeAnswer
     from bot.core.incident_events import IncidentEvent
+    from bot.core.monitor_events import IncidentClosed
     from bot.core.monitor_turn import WatchTurn
 
 OK = 200
@@ -72,10 +74,18 @@ def suspect(turn: WatchTurn, doubt: str, sight: Sight, now: datetime) -> None:
         return
     # With SSH in doubt too, it may be the whole host: its own watch decides, within the same time.
     if state.fails >= turn.plan.failures and sight in {Sight.SEEN, Sight.HALF}:
-        first = state.signs[0]
-        times = f"{first.sentence}, {state.fails} times in a row" if state.fails > 1 else first.sentence
-        state.signs[0] = Sign(first.kind, first.at, times, first.member, first.evidence)
+        state.signs[0] = replace(state.signs[0], sentence=_say_times(state.signs, state.fails))
         fall(turn, None, now)
+
+
+def _say_times(signs: list[Sign], fails: int) -> str:
+    """Of checks that failed each in another way the first is told, and that others failed behind it."""
+    first = signs[0].sentence
+    if fails == 1:
+        return first
+    return (
+        f"{first}, {fails} times in a row" if len(signs) == 1 else f"{first}, the first of {fails} failures"
+    )
 
 
 def fall(turn: WatchTurn, sign: Sign | None, now: datetime, *, severity: Severity = Severity.DOWN) -> None:
@@ -164,6 +174,17 @@ def open_degraded(turn: WatchTurn, sign: Sign, now: datetime) -> None:
         _open(turn, Severity.DEGRADED, now)
         state.signs, state.times = kept, 0
     state.severity, state.recovered = Severity.DEGRADED, None
+
+
+def take_closed(turn: WatchTurn, event: IncidentClosed) -> None:
+    """By hand. What somebody knows of is not told again before it was well; what is worse than that is."""
+    state = turn.state
+    if event.incident != state.incident or state.severity is None:
+        return
+    if event.severity is Severity.DEGRADED and state.severity is not Severity.DEGRADED:
+        return  # it went down in the same moment: the incident goes on with that
+    state.severity, state.recovered = None, None
+    state.waived = state.standing is WatchStanding.DOWN
 
 
 def take_found(turn: WatchTurn, event: IncidentFound, now: datetime) -> None:

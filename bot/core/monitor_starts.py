@@ -42,7 +42,7 @@ def take_began(turn: WatchTurn, fact: RunBegan, now: datetime) -> None:
         return
     if fact.died is not None:
         _take_end(turn, fact.died, fact.member, now)
-    state.stopped, state.stopped_how = None, ""
+    state.stopped, state.stopped_how, state.untold = None, "", None
     state.goods, state.good_since, state.fails, state.smoke_fails, state.slow = 0, None, 0, 0, 0
     if state.operation is not None:
         return
@@ -95,6 +95,7 @@ def follow_further(turn: WatchTurn, now: datetime) -> None:
 
 def take_died(turn: WatchTurn, fact: RunDied, now: datetime) -> None:
     if turn.state.operation is not None:
+        turn.state.untold = fact.sign
         return  # its own thread tells it
     _take_end(turn, fact.sign, fact.member, now)
 
@@ -125,7 +126,7 @@ def take_operation(turn: WatchTurn, event: OperationUnderWay, now: datetime) -> 
         return
     asked = event.by is not None
     how = state.follow.how if state.follow is not None and not asked else None
-    state.operation = Under(event.operation, event.verb, asked, now, how)
+    state.operation, state.untold = Under(event.operation, event.verb, asked, now, how), None
     state.follow, state.fails, state.goods, state.good_since, state.stopped = None, 0, 0, None, None
     if state.severity is not None:
         tell(turn, StartFollowed(event.operation, event.verb, event.by, how, event.link))
@@ -157,19 +158,23 @@ def take_verdict(turn: WatchTurn, event: OperationEnded, now: datetime) -> None:
             _take_failed(turn, event, now, asked=asked, how=how)
         case _:
             _look_anew(turn, now)
+    state.untold = None
 
 
 def _take_failed(
     turn: WatchTurn, event: OperationEnded, now: datetime, *, asked: bool, how: How | None
 ) -> None:
-    """Who asked for it in chat has read it there; a start nobody asked for is an outage if it served."""
+    """Who asked for it in chat has read it there; a start nobody asked for is an outage if it served.
+
+    What had an incident already, being degraded, is told to be down in that.
+    """
     state = turn.state
     if state.severity is Severity.DOWN:
         turn.stand(WatchStanding.DOWN, now)
         if how is How.SYSTEMD:
             state.longest = max(state.longest, event.took)
         return
-    if asked:
+    if asked and state.severity is None:
         state.waived = True
     fall(turn, Sign(SignKind.START, now, event.cause or "the startup came to nothing"), now)
 
@@ -185,8 +190,12 @@ def check_limit(turn: WatchTurn, now: datetime) -> None:
 
 
 def _look_anew(turn: WatchTurn, now: datetime) -> None:
-    """Nobody says how it stands: the next checks do."""
+    """Nobody says how it stands: the next checks do, but for an end that was seen and that nobody tells."""
     state = turn.state
+    if (sign := state.untold) is not None:
+        state.untold = None
+        _take_end(turn, sign, sign.member or turn.plan.members[0], now)
+        return
     if state.standing in {WatchStanding.STARTING, WatchStanding.SUSPECT, WatchStanding.SERVING}:
         turn.stand(WatchStanding.STARTING, now)
 

@@ -114,6 +114,7 @@ class WatchState:
     stopped: datetime | None = None  # inactive since, and not taken for a stop yet
     stopped_how: str = ""
     operation: Under | None = None
+    untold: Sign | None = None  # of an end amid an operation, which tells it if it is ever heard of again
     follow: Follow | None = None
     followed: int = 0  # starts by systemd, in this outage
     longest: timedelta = timedelta()  # that such a start lived which then died
@@ -142,6 +143,7 @@ def kept(state: WatchState) -> tuple[Any, ...]:
             state.followed,
             state.longest,
             len(state.signs),
+            state.untold,
             state.stopped,
             operation,
             follow,

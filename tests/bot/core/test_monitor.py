@@ -463,6 +463,18 @@ def test_only_what_must_survive_is_worth_writing() -> None:
     assert room.watch.dirty
 
 
+def test_a_state_of_a_process_whose_clock_was_ahead_is_no_reason_to_wait() -> None:
+    room = Room()
+    room.serve()
+    room.probe = BUSY
+    room.look(3)
+    room.now -= timedelta(hours=3)
+    room.restore()
+    room.probe = GOOD
+    room.look(3)
+    assert len(room.told(Recovered)) == 1
+
+
 # ---- saved and restored at any point ----
 
 STATES = st.sampled_from([RUNNING, RUNNING, FAILED, STOPPED, STOPPING, LOOPING, "connection timed out"])

@@ -266,6 +266,17 @@ def test_one_that_was_closed_while_it_refused_is_told_all_the_same_once_it_is_go
     assert again.plan.severity is Severity.HOST
 
 
+def test_one_that_is_gone_in_the_moment_in_which_somebody_closes_it_goes_on() -> None:
+    room = Room()
+    room.look(SEEN)
+    (opened,) = room.look(HALF, 3)
+    assert isinstance(opened, OpenIncident)
+    room.look(GONE)
+    room.watch.handle(IncidentClosed(opened.plan.incident, Severity.DEGRADED), room.now)
+    room.look(SEEN, 2)
+    assert isinstance(room.told()[-1], Recovered)
+
+
 def test_where_ssh_is_the_only_way_a_refusal_pages_as_what_it_is() -> None:
     room = Room()
     room.watch = HostWatch(replace(PLAN, direct={}))

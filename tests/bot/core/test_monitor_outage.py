@@ -9,8 +9,15 @@ import pytest
 
 from bot.core.events import OperationId, ProbeAnswer, UserId, Verb
 from bot.core.incident_events import DownAgain, Recovered, ServiceStopped, StartFollowed, Worsened
-from bot.core.incident_state import IncidentId, Severity
-from bot.core.monitor_events import IncidentFound, OpenIncident, OperationUnderWay, TellIncident
+from bot.core.incident_state import IncidentId, Severity, Sign, SignKind
+from bot.core.monitor_degraded import ail
+from bot.core.monitor_events import (
+    IncidentClosed,
+    IncidentFound,
+    OpenIncident,
+    OperationUnderWay,
+    TellIncident,
+)
 from bot.core.monitor_outage import STEADY, STOPPED_WAIT, doubt_of
 from bot.core.monitor_turn import WatchTurn
 from config.engine_file import load_engine
@@ -64,6 +71,69 @@ def test_of_many_signs_the_first_and_the_newest_are_kept() -> None:
     assert told[0] == "/health answers 500"
     assert told[-1] == "/health answers 529"
     assert len(told) == 8
+
+
+def test_checks_that_failed_each_in_another_way_are_not_told_as_the_same_one() -> None:
+    room = Room()
+    room.serve()
+    for probe in (REFUSED, BUSY, BUSY):
+        room.probe = probe
+        room.look()
+    (opened,) = room.ordered(OpenIncident)
+    first, second = opened.plan.signs
+    assert first.sentence == "/health: connection refused, the first of 3 failures"
+    assert second.sentence == "/health answers 503"
+
+
+class TestClosedByHand:
+    def degraded(self) -> Room:
+        room = Room()
+        room.serve()
+        self.slow(room)
+        return room
+
+    def slow(self, room: Room) -> None:
+        sign = Sign(SignKind.SLOW, room.now, "12 tokens/s (usual 90)")
+        turn = WatchTurn(room.plan, load_engine("sglang"), room.watch.state)
+        turn.open()
+        ail(turn, sign, room.now)
+        room.actions += turn.close()
+
+    def close(self, room: Room, severity: Severity | None = None) -> None:
+        incident = room.ordered(OpenIncident)[-1].plan.incident
+        room.tell(IncidentClosed(incident, severity))
+
+    def test_what_is_still_slow_is_not_told_in_a_new_thread(self) -> None:
+        room = self.degraded()
+        self.close(room)
+        for _ in range(20):
+            room.look(40)  # ten minutes
+            self.slow(room)
+        assert len(room.ordered(OpenIncident)) == 1
+        room.look(70)  # it was well for a while
+        self.slow(room)
+        assert len(room.ordered(OpenIncident)) == 2
+
+    def test_what_goes_down_then_is_told(self) -> None:
+        room = self.degraded()
+        self.close(room, Severity.DEGRADED)
+        room.probe = BUSY
+        room.look(3)
+        assert [each.plan.severity for each in room.ordered(OpenIncident)] == [
+            Severity.DEGRADED,
+            Severity.DOWN,
+        ]
+
+    def test_what_went_down_in_the_same_moment_goes_on(self) -> None:
+        room = self.degraded()
+        room.probe = BUSY
+        room.look(3)
+        assert len(room.told(Worsened)) == 1
+        self.close(room, Severity.DEGRADED)
+        assert room.watch.state.severity is Severity.DOWN
+        room.probe = GOOD
+        room.look(3)
+        assert len(room.told(Recovered)) == 1
 
 
 FOUND = IncidentFound(IncidentId("f" * 32), Severity.DOWN, times=2)

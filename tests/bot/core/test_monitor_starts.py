@@ -16,11 +16,15 @@ from bot.core.incident_events import (
     SignSeen,
     StartFollowed,
     StartOver,
+    Worsened,
 )
-from bot.core.incident_state import How, SignKind
+from bot.core.incident_state import How, Sign, SignKind
+from bot.core.monitor_degraded import ail
 from bot.core.monitor_events import OpenIncident, OperationEnded, OperationUnderWay, TellStopped, WatchStart
 from bot.core.monitor_starts import FORGOTTEN
 from bot.core.monitor_state import WatchStanding
+from bot.core.monitor_turn import WatchTurn
+from config.engine_file import load_engine
 from tests.support.watches import (
     FAILED,
     GOOD,
@@ -263,6 +267,49 @@ class TestAskedForInChat:
         rounds = int(FORGOTTEN / room.plan.every) + 2
         room.look(rounds)
         assert room.watch.state.operation is None
+        [opened] = room.ordered(OpenIncident)  # what it would have told
+        assert opened.plan.signs[0].sentence == "process died by SIGSEGV"
+        assert room.stands() is WatchStanding.DOWN
+
+    def test_what_died_amid_one_that_was_given_up_is_down(self) -> None:
+        room = self.under_way(Verb.WATCH)
+        room.unit, room.probe = FAILED, REFUSED
+        self.checked(room, 1)
+        room.tell(OperationEnded(OURS, Verb.WATCH, Verdict.UNWATCHED, TOOK, WHO))
+        room.look(10)
+        assert len(room.ordered(OpenIncident)) == 1
+
+    def test_an_end_that_was_told_or_outlived_is_not_told_again(self) -> None:
+        room = self.under_way()
+        room.unit, room.probe = FAILED, REFUSED
+        self.checked(room, 1)
+        room.run, room.unit, room.probe = 2, RUNNING, GOOD
+        self.checked(room, 1)
+        room.look(10)  # it is never heard of again, and the new run serves
+        assert room.actions == []
+        room = self.under_way()
+        room.unit, room.probe = FAILED, REFUSED
+        self.checked(room, 1)
+        room.tell(OperationEnded(OURS, Verb.RESTART, Verdict.FAILED, TOOK, WHO))
+        room.tell(OperationUnderWay(OperationId("op2"), Verb.RESTART, WHO))
+        room.tell(OperationEnded(OperationId("op2"), Verb.RESTART, Verdict.SUPERSEDED, TOOK, WHO))
+        assert room.actions == []
+
+    def test_one_that_fails_for_what_was_degraded_is_told_in_its_incident(self) -> None:
+        room = _serving()
+        sign = Sign(SignKind.SLOW, room.now, "12 tokens/s (usual 90)")
+        turn = WatchTurn(room.plan, load_engine("sglang"), room.watch.state)
+        ail(turn, sign, room.now)
+        room.tell(OperationUnderWay(OURS, Verb.RESTART, WHO))
+        room.run, room.unit, room.probe = 2, FAILED, REFUSED
+        self.checked(room, 4)
+        room.tell(OperationEnded(OURS, Verb.RESTART, Verdict.FAILED, TOOK, WHO, "out of GPU memory"))
+        [worse] = room.told(Worsened)
+        assert worse.sign.sentence == "out of GPU memory"
+        room.probe, room.unit = GOOD, RUNNING
+        room.run = 3
+        room.look(5)
+        assert len(room.told(Recovered)) == 1
 
 
 def test_a_restart_that_kimi_itself_had_to_make_and_that_fails_is_an_outage() -> None:
