@@ -185,7 +185,8 @@ class Desk:
         if row is None:
             return None
         age = self.ground.clock.now() - row.began
-        return Outage(short_id(row.incident), row.cause, age, row.acked_by, row.link)
+        is_down = row.severity is Severity.DOWN
+        return Outage(short_id(row.incident), row.cause, age, row.acked_by, row.link, is_down)
 
     async def export(
         self,

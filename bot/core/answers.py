@@ -253,9 +253,12 @@ def _status(view: StatusView) -> list[str]:
     if view.startup is not None and view.startup.verdict is None:
         return [_startup(view.startup, where=where), *_more(view, told=True)]
     up = f" · up {spell_duration(view.uptime)}" if view.uptime is not None else ""
-    serves = view.model is not None and view.standing is Standing.SERVING
+    standing = view.standing
+    if standing is Standing.SERVING and view.outage is not None and view.outage.is_down:
+        standing = Standing.UNPROVEN  # a dead engine may answer a quick look: its incident knows more
+    serves = view.model is not None and standing is Standing.SERVING
     model = f" · serves {say_code(view.model or '')}" if serves else ""
-    headline = f"{say_name(view.service)} is {_STANDING[view.standing]} on {where}{up}{model}"
+    headline = f"{say_name(view.service)} is {_STANDING[standing]} on {where}{up}{model}"
     return [headline, *_more(view, told=False)]
 
 

@@ -112,13 +112,17 @@ class LastStartup:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The open incident of a service. `sentence`: what shows it; `incident`: the id as people see it."""
+    """The open incident of a service or of its host. `sentence`: what shows it; `incident`: as people see it.
+
+    `is_down`: it tells that the service does not serve, whatever a quick look finds.
+    """
 
     incident: str
     sentence: str
     age: timedelta
     acked_by: UserId | None = None
     link: str | None = None  # to its thread
+    is_down: bool = False
 
 
 @dataclass(frozen=True, slots=True)

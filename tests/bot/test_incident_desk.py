@@ -67,6 +67,7 @@ async def test_the_list_tells_what_is_open_and_what_is_muted(redis_url: str) -> 
         outage = await desk.outage_of(SERVICE)
         assert outage is not None
         assert outage.sentence == "process died by SIGSEGV"
+        assert outage.is_down
 
 
 async def test_what_is_asked_of_a_service_concerns_its_host_that_is_gone(redis_url: str) -> None:

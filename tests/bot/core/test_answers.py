@@ -314,3 +314,14 @@ def test_a_status_tells_of_the_open_incident_and_of_a_mute() -> None:
     ) in told
     acked = render_status([replace(STATUS, outage=replace(outage, acked_by=UserId("U0BOB"), link=None))]).text
     assert acked.endswith("<@U0BOB> is on it")
+
+
+def test_a_status_does_not_call_healthy_what_its_incident_tells_to_be_down() -> None:
+    outage = Outage("3f9a2c11", "a completion fails: no answer", timedelta(minutes=13), is_down=True)
+    serving = replace(STATUS, standing=Standing.SERVING)
+    assert (
+        "healthy" in render_status([replace(serving, outage=replace(outage, is_down=False), last=None)]).text
+    )
+    told = render_status([replace(serving, outage=outage, last=None)]).text
+    assert "healthy" not in told
+    assert "is up, but it does not answer as it should on " in told
