@@ -160,6 +160,7 @@ class Incidents:
         finally:
             self.running.pop(identity, None)
             self._owned.discard(identity)
+            self.store.let_go(identity)
 
     def _defer(self, name: IncidentId, error: Exception) -> None:
         """A fault of ours: it stays ours, and is taken up again later and later; the others do not wait."""
@@ -233,8 +234,9 @@ class Incidents:
         try:
             plan, state = PLAN.validate_json(record.plan), STATE.validate_json(record.state)
         except ValueError as error:
-            log.error("incident_not_restored", incident=name, error=str(error))  # noqa: TRY400 - told
-            await self.store.forget_open(name)
+            # Another version may know it.
+            seconds = self._put_off.defer(name)
+            log.error("incident_not_restored", incident=name, seconds=seconds, error=str(error))  # noqa: TRY400
             return None
         incident = Incident(plan, self._engine(plan.service), state)
         return self._running(record, incident, lease)

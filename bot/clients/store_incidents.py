@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from bot.core.incident_state import IncidentId
 from bot.errors import RecordUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bot.clients.leases import Lease
     from bot.clients.redis_link import RedisLink
@@ -84,7 +85,7 @@ class IncidentStore:
         self._link, self._queue = link, Queue(link)
         self._saves = itertools.count(time.time_ns() // 1000)  # as a later process's go on, too
         self._listeners: list[Callable[[IncidentId], None]] = []
-        self._handed: dict[str, bytes] = {}  # facts as Redis holds them, by id
+        self._handed: dict[IncidentId, dict[str, bytes]] = {}  # facts as Redis holds them, by id
 
     def subscribe(self, listener: Callable[[IncidentId], None]) -> None:
         """`listener` hears of each incident that this process has told a fact."""
@@ -113,7 +114,7 @@ class IncidentStore:
         """State and messages in one transaction. `heard`: ids of the facts that are in the state."""
         await self._push(record, outgoing, files or {}, lease=lease, heard=heard)
         for fact in heard:
-            self._handed.pop(fact, None)
+            self._handed.get(record.incident, {}).pop(fact, None)
         if record.closed is not None:
             await self.settle(record)
 
@@ -147,11 +148,18 @@ class IncidentStore:
         """`epoch`: as it was before Slack was asked."""
         await self._link.ask(self._link.redis.set(REBUILT, epoch))
 
+    def let_go(self, incident: IncidentId) -> None:
+        """This process has it no longer."""
+        self._handed.pop(incident, None)
+
     async def settle(self, record: IncidentRecord) -> None:
         """Of a closed one: out of the open ones, into the past."""
-        closed = (record.closed or datetime.now(UTC)).timestamp()
+        closed, subject = (record.closed or datetime.now(UTC)).timestamp(), _subject_key(record.subject)
         redis, link = self._link.redis, self._link
-        await link.ask(redis.zadd(_subject_key(record.subject), {record.incident: closed}))
+        await link.ask(redis.zadd(subject, {record.incident: closed}))
+        # Who prunes finds a record gone, and with it what it was about: each subject looks after its own.
+        await link.ask(redis.zremrangebyscore(subject, "-inf", closed - KEPT.total_seconds()))
+        await link.ask(redis.expire(subject, KEPT))
         await link.ask(redis.zadd(PAST, {record.incident: closed}))
         await self.forget_open(record.incident)
 
@@ -169,6 +177,7 @@ class IncidentStore:
         key = thread_key(incident, "inbox")
         entries = cast("list[bytes]", await self._link.ask(self._link.redis.lrange(key, 0, -1)))
         found: list[Fact] = []
+        handed: dict[str, bytes] = {}
         for entry in entries:
             try:
                 fact = load(Fact, entry, key=key)
@@ -176,8 +185,12 @@ class IncidentStore:
                 await self._link.set_aside(key, entry, error)
                 await self._link.ask(self._link.redis.lrem(key, 1, cast("str", entry)))
                 continue
-            self._handed[fact.id] = entry
+            handed[fact.id] = entry
             found.append(fact)
+        if handed:
+            self._handed[incident] = handed
+        else:
+            self._handed.pop(incident, None)
         return found
 
     async def open_names(self) -> list[IncidentId]:
@@ -195,15 +208,14 @@ class IncidentStore:
 
     async def opened(self) -> list[IncidentRecord]:
         """Oldest first, those that are over but not closed among them."""
-        found = [await self.read(name) for name in await self.open_names()]
-        return [record for record in found if record is not None and record.closed is None]
+        found = await self._read_all(await self.open_names())
+        return [record for record in found if record.closed is None]
 
     async def past(self, subject: str, limit: int) -> list[IncidentRecord]:
         """Closed ones of a service or host, newest first."""
         key, redis = _subject_key(subject), self._link.redis
         names = cast("list[bytes]", await self._link.ask(redis.zrange(key, 0, limit - 1, desc=True)))
-        found = [await self.read(IncidentId(name.decode())) for name in names]
-        return [record for record in found if record is not None]
+        return await self._read_all(IncidentId(name.decode()) for name in names)
 
     async def newest(self, limit: int, wanted: Callable[[IncidentRecord], bool]) -> list[IncidentRecord]:
         """Closed ones that are `wanted`, whatever they are about, newest first; of the newest hundreds."""
@@ -211,8 +223,8 @@ class IncidentStore:
         for first in range(0, _SEARCHED, _PAGE):
             command = self._link.redis.zrange(PAST, first, first + _PAGE - 1, desc=True)
             names = cast("list[bytes]", await self._link.ask(command))
-            records = [await self.read(IncidentId(name.decode())) for name in names]
-            found += [record for record in records if record is not None and wanted(record)]
+            records = await self._read_all(IncidentId(name.decode()) for name in names)
+            found += [record for record in records if wanted(record)]
             if len(found) >= limit or len(names) < _PAGE:
                 break
         return found[:limit]
@@ -224,7 +236,11 @@ class IncidentStore:
         redis = self._link.redis
         past = cast("list[bytes]", await self._link.ask(redis.zrange(PAST, 0, -1)))
         names = dict.fromkeys([*await self.open_names(), *(IncidentId(name.decode()) for name in past)])
-        found = [await self.read(name) for name in names if name.startswith(beginning.lower())]
+        return await self._read_all(name for name in names if name.startswith(beginning.lower()))
+
+    async def _read_all(self, names: Iterable[IncidentId]) -> list[IncidentRecord]:
+        """Side by side, in their order; without those that are gone."""
+        found = await asyncio.gather(*(self.read(name) for name in names))
         return [record for record in found if record is not None]
 
     async def prune(self, now: datetime, *, most: int = MOST_PAST) -> None:
@@ -255,7 +271,8 @@ class IncidentStore:
         new: bool = False,
         heard: Sequence[str] = (),
     ) -> bool:
-        read = [self._handed[fact] for fact in heard if fact in self._handed]
+        handed = self._handed.get(record.incident, {})
+        read = [handed[fact] for fact in heard if fact in handed]
         return await self._queue.push(
             record.incident,
             outgoing,

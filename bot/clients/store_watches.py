@@ -44,14 +44,13 @@ end
 return 'written'
 """
 
-# KEYS: words, set of known ids. ARGV: id, word, how many to keep, seconds to keep.
+# KEYS: words, mark of this one. ARGV: word, how many to keep, seconds to keep.
 _SAY = """
-if redis.call('SADD', KEYS[2], ARGV[1]) == 1 then
-  redis.call('RPUSH', KEYS[1], ARGV[2])
-  redis.call('LTRIM', KEYS[1], -ARGV[3], -1)
+if redis.call('SET', KEYS[2], 1, 'NX', 'EX', ARGV[3]) then
+  redis.call('RPUSH', KEYS[1], ARGV[1])
+  redis.call('LTRIM', KEYS[1], -ARGV[2], -1)
 end
-redis.call('EXPIRE', KEYS[1], ARGV[4])
-redis.call('EXPIRE', KEYS[2], ARGV[4])
+redis.call('EXPIRE', KEYS[1], ARGV[3])
 return 'said'
 """
 
@@ -112,8 +111,8 @@ class Watches:
 
     async def say(self, host: HostName, word: Word) -> None:
         """Once for each `word.id`."""
-        keys = [thread_key(lease_name(host), part) for part in ("words", "said")]
-        await self._link.run(_SAY, keys, word.id, dump(word), _WORDS_MOST, KEEP)
+        keys = [thread_key(lease_name(host), part) for part in ("words", f"said:{word.id}")]
+        await self._link.run(_SAY, keys, dump(word), _WORDS_MOST, KEEP)
 
     async def words(self, host: HostName) -> list[Word]:
         """Oldest first; the same again until a `write` has `heard` them."""

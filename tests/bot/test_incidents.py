@@ -131,6 +131,27 @@ async def test_a_fault_of_ours_is_put_off_and_holds_up_no_other(
         assert room.ground.store.leases.held == 2  # still ours: another process would break as well
 
 
+async def test_one_that_this_version_cannot_read_is_left_to_another(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        plan, ours = room.plan(), room.incidents()
+        await ours.open(plan)
+        await opened(room)
+        await ours.hand_over()
+        record = await ours.store.read(plan.incident)
+        assert record is not None
+        old, newer = room.incidents(await room.another()), room.incidents(await room.another())
+        lease = await old.ground.store.leases.claim(plan.incident)
+        assert lease is not None
+        await old.store.save(record.model_copy(update={"state": '{"of": "tomorrow"}'}), lease=lease)
+        with capture_logs() as logs:
+            assert [await old.adopt() for _ in range(3)] == [0] * 3
+        assert [each["event"] for each in logs].count("incident_not_restored") == 1
+        lease = await newer.ground.store.leases.claim(plan.incident)
+        assert lease is not None
+        await newer.store.save(record, lease=lease)
+        assert await newer.adopt() == 1
+
+
 async def test_one_that_is_being_stopped_opens_nothing(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
         ours = room.incidents()

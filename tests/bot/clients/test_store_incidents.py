@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from bot.clients.records import Address
-from bot.clients.redis_link import thread_key
+from bot.clients.redis_link import service_key, thread_key
 from bot.clients.store import Store
 from bot.clients.store_incidents import KEPT, Fact, IncidentRecord, IncidentStore
 from bot.core.events import ChannelId, HostName, MessageTs, ServiceName
@@ -188,6 +188,28 @@ async def test_what_is_too_old_or_too_much_is_dropped(store: Store) -> None:
     await incidents.save(record(other, closed=NOW), lease=lease)
     await incidents.prune(NOW, most=0)
     assert await incidents.past("kimi-k2.5", 5) == []
+
+
+async def test_a_subject_forgets_those_whose_records_are_gone(store: Store) -> None:
+    """A closed record goes by itself; nobody who prunes later knows what it was about."""
+    old, new = IncidentId("a" * 32), IncidentId("b" * 32)
+    for name, closed in ((old, NOW - KEPT), (new, NOW + timedelta(seconds=1))):
+        incidents, lease = await begin(store, name)
+        await incidents.save(record(name, closed=closed), lease=lease)
+    key = service_key("kimi-k2.5", "incidents")
+    assert await store.link.ask(store.link.redis.zrange(key, 0, -1)) == [new.encode()]
+    assert 0 < await store.link.ask(store.link.redis.ttl(key)) <= KEPT.total_seconds()
+
+
+async def test_what_was_handed_out_is_remembered_as_long_as_it_waits(store: Store) -> None:
+    incidents, lease = await begin(store)
+    for name in ("one", "two"):
+        await incidents.tell(NAME, Fact(id=name, kind="Acknowledged", body="{}"))
+    assert [fact.id for fact in await incidents.facts(NAME)] == ["one", "two"]
+    await incidents.save(record(), lease=lease, heard=["one"])
+    assert [fact.id for fact in await incidents.facts(NAME)] == ["two"]
+    incidents.let_go(NAME)
+    assert incidents._handed == {}
 
 
 async def test_a_name_without_a_record_is_stale_after_a_while(store: Store) -> None:

@@ -122,3 +122,14 @@ async def test_a_word_of_another_shape_is_set_aside(store: Store) -> None:
     [aside] = await store.unreadable()
     assert aside.raw == "what is this"
     assert await store.link.ask(store.link.redis.llen(key)) == 0
+
+
+async def test_that_a_word_was_said_is_remembered_for_a_while_and_not_for_ever(store: Store) -> None:
+    watches = Watches(store.link)
+    for name in ("w1", "w2", "w1"):
+        await watches.say(HOST, Word(id=name, service=SERVICE, kind="Muted", body="{}"))
+    assert [word.id for word in await watches.words(HOST)] == ["w1", "w2"]
+    keys = await store.link.ask(store.link.redis.keys("*"))
+    ttls = {key: await store.link.ask(store.link.redis.ttl(key)) for key in keys if b"{monitor/" in key}
+    assert len(ttls) == 3
+    assert min(ttls.values()) > 0
