@@ -25,9 +25,9 @@ from bot.watch_machines import Machines
 from bot.watch_times import hasten, take_due
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
-    from bot.core.events import ProbeAnswer
+    from bot.core.events import ProbeAnswer, ServiceName
     from bot.sources import Link
     from bot.watch_entries import Entry
 
@@ -134,9 +134,7 @@ class Rounds:
             await asyncio.sleep(random.uniform(0, min(entry.every * _SPREAD, _SPREAD_MOST)))  # noqa: S311
         answer = await self._ask(entry, look)
         if answer is not None and entry.watch.plan.reach == "direct":
-            named = (entry.watch.service,)
-            told = DirectAsked(answering=named) if answer.health is not None else DirectAsked(silent=named)
-            await self.machines.tell_host(told)
+            await self.machines.tell_host(_past_ssh([(entry, answer)]))
         await self._tell_round(entry, look, answer)
 
     async def _ask_unseen(self, entries: list[Entry], look: Look) -> list[Coroutine[Any, Any, None]]:
@@ -146,11 +144,10 @@ class Rounds:
         """
         answers = await asyncio.gather(*(self._ask(entry, look) for entry in entries))
         pairs = list(zip(entries, answers, strict=True))
-        past = [(entry.watch.service, answer) for entry, answer in pairs if answer is not None]
-        answering = tuple(service for service, answer in past if answer.health is not None)
-        silent = tuple(service for service, answer in past if answer.health is None)
+        past = _past_ssh([(entry, answer) for entry, answer in pairs if answer is not None])
         barred = look.seen.barred.get(self.host)
-        await self.machines.tell_host(HostChecked(look.error(self.host), answering, silent, barred))
+        told = HostChecked(look.error(self.host), past.answering, past.silent, barred, past.refusing)
+        await self.machines.tell_host(told)
         return [self._tell_round(entry, look, answer) for entry, answer in pairs]
 
     async def _ask(self, entry: Entry, look: Look) -> ProbeAnswer | None:
@@ -185,3 +182,12 @@ class Rounds:
         )
         if await self.machines.tell(entry, event, asked=look.asked):
             self.looks.begin_due(entry)
+
+
+def _past_ssh(asked: Sequence[tuple[Entry, ProbeAnswer]]) -> DirectAsked:
+    """What services that are reached past SSH tell of their host."""
+    found: dict[str, list[ServiceName]] = {"answering": [], "silent": [], "refusing": []}
+    for entry, answer in asked:
+        how = "answering" if answer.health is not None else "refusing" if answer.is_refused else "silent"
+        found[how].append(entry.watch.service)
+    return DirectAsked(**{how: tuple(services) for how, services in found.items()})

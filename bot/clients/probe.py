@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,13 @@ import httpx
 import structlog
 
 from bot.clients.probe_smoke import SmokeTest
-from bot.core.events import ProbeAnswer, SmokeResult, UnitName
+from bot.core.events import PORT_REFUSED, ProbeAnswer, SmokeResult, UnitName
 from bot.core.monitor_load import parse_loads, parse_metrics
 from bot.errors import HostError
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterator
 
     from bot.clients.ssh import Host
     from bot.core.monitor_events import LoadSeen
@@ -38,6 +40,11 @@ _WORDS: tuple[tuple[type[Exception], str, str], ...] = (
     (httpx.RemoteProtocolError, "", "answered what is not HTTP"),
     (httpx.NetworkError, "", "the connection broke off"),
 )
+_NO_WAY = {
+    errno.EHOSTUNREACH: "no route to the host",
+    errno.ENETUNREACH: "no route to its network",
+    errno.ETIMEDOUT: "timed out",
+}
 _LOCAL = {"127.0.0.1", "localhost", "::1", "0.0.0.0"}  # noqa: S104  compared with, not bound to
 _OK = 200
 _FEW_TOKENS = 8
@@ -260,10 +267,22 @@ def _describe(error: Exception) -> str:
 
 
 def _why_no_connection(error: httpx.ConnectError) -> str:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ConnectionRefusedError):
-            return "connection refused"
-        cause = cause.__cause__ or cause.__context__
-    text = str(error).lower()
-    return "connection refused" if "connection attempts failed" in text else f"no connection: {text}"
+    """Of several addresses one that refuses is enough: a host is there. Else why the first was not had."""
+    causes = list(_causes(error))
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return PORT_REFUSED
+    number = next(
+        (each.errno for each in causes if isinstance(each, OSError) and each.errno in _NO_WAY), None
+    )
+    return f"no connection: {_NO_WAY[number] if number is not None else str(error).lower()}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The library says only that all attempts failed; what they failed of stands behind that."""
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _causes(each)
+    behind = error.__cause__ or error.__context__
+    if behind is not None:
+        yield from _causes(behind)

@@ -187,6 +187,9 @@ class Sample:
         return sum(told) if told else None
 
 
+PORT_REFUSED = "connection refused"
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
     """What the engine answered. `health` is an HTTP status; None with `error` when there was no answer."""
@@ -195,7 +198,12 @@ class ProbeAnswer:
     models: tuple[str, ...] | None = None  # ids of /v1/models; None: not asked or no proper answer
     models_status: int | None = None  # HTTP status of /v1/models
     listener: bool | None = None  # the port's listener belongs to the unit; None: the host does not tell
-    error: str | None = None  # "connection refused", "timed out", "answered what is not HTTP"
+    error: str | None = None  # PORT_REFUSED, "timed out", "answered what is not HTTP"
+
+    @property
+    def is_refused(self) -> bool:
+        """Nothing listens there, as only the kernel of a host that runs can say."""
+        return self.health is None and self.error == PORT_REFUSED
 
 
 @dataclass(frozen=True, slots=True)

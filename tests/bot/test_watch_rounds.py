@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bot.clients.store import Store
 from bot.clients.store_watches import Watches, lease_name
-from bot.core.events import HostName, ProbeAnswer, ServiceName
+from bot.core.events import PORT_REFUSED, HostName, ProbeAnswer, ServiceName
 from bot.core.incident_state import Severity
 from bot.core.monitor_events import OpenIncident, TellIncident
 from bot.core.monitor_state import WatchStanding
@@ -154,7 +154,7 @@ async def test_a_host_that_refuses_ssh_is_one_incident_that_says_so(redis_url: s
         await room.far.close_door()
         await until(lambda: bool(orders.of(OpenIncident)))
         [opened] = [order for order in orders.of(OpenIncident) if isinstance(order, OpenIncident)]
-        assert (opened.plan.service, opened.plan.severity) == (None, Severity.DEGRADED)
+        assert (opened.plan.service, opened.plan.severity) == (None, Severity.HOST)
         [sign] = opened.plan.signs
         assert sign.sentence == "SSH is refused (connection refused), so 1 service there cannot be seen"
         assert "refuses connections" in sign.evidence[0]
@@ -230,3 +230,32 @@ async def test_a_dark_host_on_which_something_answers_another_way_is_not_gone(re
         [sign] = opened.plan.signs
         assert sign.sentence == "SSH does not answer, though 1 service on it can be reached another way"
         assert stands(watching) is WatchStanding.SERVING
+
+
+@dataclass
+class Refusing(Healthy):
+    """Nothing listens on its port, on a host that runs."""
+
+    async def check(self, *, whole: bool = True, host_within: float | None = None) -> ProbeAnswer:
+        await super().check(whole=whole, host_within=host_within)
+        return ProbeAnswer(error=PORT_REFUSED)
+
+
+async def test_a_dark_host_on_which_a_port_refuses_is_not_gone(redis_url: str) -> None:
+    async with watchmen(redis_url, service={"reach": "direct"}) as room:
+        orders = Orders()
+        watching = await watch(room, orders)
+        await serving(watching)
+        cast("dict[ServiceName, Any]", room.ground.probes)[SERVICE] = Refusing()
+        await room.far.go_dark()
+
+        def of_host() -> list[OpenIncident]:
+            opened = [order for order in orders.of(OpenIncident) if isinstance(order, OpenIncident)]
+            return [order for order in opened if order.plan.service is None]
+
+        await until(lambda: bool(of_host()))
+        [opened] = of_host()
+        assert opened.plan.severity is Severity.DEGRADED
+        [sign] = opened.plan.signs
+        told = "SSH does not answer, though the host is there and refuses connections to"
+        assert sign.sentence == f"{told} {SERVICE}"

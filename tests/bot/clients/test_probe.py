@@ -156,6 +156,14 @@ async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
 async def test_nobody_listens() -> None:
     answer = await check(f"http://127.0.0.1:{unused_port()}")
     assert answer == ProbeAnswer(error="connection refused")
+    assert answer.is_refused
+
+
+async def test_no_way_to_a_host_is_no_refusal_by_it() -> None:
+    answer = await check("http://[2001:db8::1]:30000", timeout=1)  # an address that nobody has
+    assert answer.health is None
+    assert not answer.is_refused
+    assert answer.error != "connection refused"
 
 
 async def test_a_server_that_accepts_and_hangs() -> None:
