@@ -224,19 +224,19 @@ async def test_a_host_powered_off_and_on_is_one_incident(
 
 
 @pytest.mark.parametrize(
-    ("reach", "told"),
+    ("reach", "state", "told"),
     [
-        ("ssh", "so 1 service there cannot be seen"),
-        ("direct", "though 1 service on it can be reached another way"),
+        ("ssh", "is out of sight", "so 1 service there cannot be seen"),
+        ("direct", "is degraded", "though 1 service on it can be reached another way"),
     ],
 )
 async def test_an_sshd_that_is_gone_alone_is_no_outage_of_what_goes_on_serving(
-    tmp_path: Path, real_host: RealHost, reach: str, told: str
+    tmp_path: Path, real_host: RealHost, reach: str, state: str, told: str
 ) -> None:
     async with watched(tmp_path, real_host, reach=reach) as outage:
         await real_host.run("systemctl stop ssh; pkill -KILL -u kimi -x sshd")
         try:
-            root = await outage.root(real_host.name, "is degraded")
+            root = await outage.root(real_host.name, state)
             assert "SSH is refused (connection refused)" in root.plain
             assert told in root.plain
             await asyncio.sleep(2 * FAILURES * EVERY.total_seconds())  # it goes on being gone
