@@ -19,6 +19,7 @@ from bot.clients.store_watches import Watches, lease_name
 from bot.core.events import HostName, ServiceName
 from bot.errors import StoreUnavailable
 from bot.ground import Ground
+from bot.put_off import PutOff
 from bot.watch_lines import HostLines
 from bot.watch_plans import watched_services
 from bot.watch_records import Carry
@@ -44,6 +45,7 @@ class Monitor:
     watching: dict[HostName, Watching] = field(default_factory=dict)
     _free_since: dict[HostName, float] = field(default_factory=dict)
     _forsaken: dict[HostName, frozenset[str]] = field(default_factory=dict)  # taken so, and who lived then
+    _put_off: PutOff = field(default_factory=PutOff)
     _leaving: bool = False
 
     def __post_init__(self) -> None:
@@ -73,10 +75,10 @@ class Monitor:
             if self._leaving or host in self.watching:
                 continue
             if len(self.watching) < share:
-                await self._take(host)
+                await self._try(host)
             elif await self._is_forsaken(host):
                 self._forsaken[host] = living
-                await self._take(host)
+                await self._try(host)
         for host in self._surplus(share, living):
             await self._leave(host)
 
@@ -92,6 +94,19 @@ class Monitor:
             return False
         since = self._free_since.setdefault(host, time.monotonic())
         return time.monotonic() - since >= 2 * leases.seconds
+
+    async def _try(self, host: HostName) -> None:
+        """One that cannot be watched, by a fault of ours, holds up no other; it is tried again ever later."""
+        if self._put_off.waits(host):
+            return
+        try:
+            await self._take(host)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            log.exception("host_put_off", host=host, seconds=self._put_off.defer(host))
+        else:
+            self._put_off.forget(host)
 
     async def _take(self, host: HostName) -> None:
         lease = await self.ground.store.leases.claim(lease_name(host))

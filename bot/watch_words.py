@@ -12,12 +12,13 @@ import structlog
 from bot.clients.store_watches import Watches
 from bot.core.events import HostName, ServiceName
 from bot.core.monitor_events import IncidentClosed, IncidentFound
-from bot.errors import StoreUnavailable
+from bot.errors import KimiError, StoreUnavailable
 from bot.watch_machines import Machines
 from bot.watch_orders import read_word
 
 if TYPE_CHECKING:
     from bot.clients.store_watches import Word
+    from bot.watch_orders import Said
 
 log = structlog.get_logger()
 
@@ -61,6 +62,14 @@ class Words:
         except ValueError as error:
             log.error("word_unknown", word=word.id, error=str(error))  # noqa: TRY400 - told
             return
+        try:
+            await self._hear(word, event)
+        except KimiError:
+            raise
+        except Exception:  # else it would break whoever has the host, again and again
+            log.exception("word_broke", word=word.id, kind=word.kind)
+
+    async def _hear(self, word: Word, event: Said) -> None:
         entry, own = self.machines.entries.get(ServiceName(word.service)), self.machines.own
         if entry is not None:
             entry.heard.append(word.id)

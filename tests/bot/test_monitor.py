@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bot.clients.store_watches import lease_name
-from bot.core.events import HostName
+from bot.core.events import HostName, ServiceName
 from bot.errors import StoreUnavailable
 from bot.monitor import Monitor
+from bot.watching import Watching
 from tests.support.waiting import until
 from tests.support.watchmen import HOST, SERVICE, watchmen
 
@@ -103,6 +104,29 @@ async def test_a_host_whose_record_could_not_be_read_is_left_to_others(
         with pytest.raises(StoreUnavailable):
             await ours.share_out()
         assert not await room.ground.store.leases.is_owned(lease_name(HOST))
+
+
+async def test_a_host_that_cannot_be_watched_by_a_fault_of_ours_holds_up_no_other(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watchmen(redis_url) as room:
+        ours, bad = Monitor(room.ground, carry), HostName("bad")
+        ours.hosts = {bad: ours.hosts[HOST], HOST: ours.hosts[HOST]}
+        sound, tried = Watching.open, 0
+
+        async def break_down(self: Watching, services: list[ServiceName]) -> None:
+            nonlocal tried
+            if self.host == bad:
+                tried += 1
+                raise RuntimeError("broken")
+            await sound(self, services)
+
+        monkeypatch.setattr(Watching, "open", break_down)
+        for _ in range(3):
+            await ours.share_out()
+        assert list(ours.watching) == [HOST]
+        assert tried == 1
+        await ours.hand_over()
 
 
 async def test_a_redis_that_came_back_empty_is_told_at_once_what_was_known(redis_url: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from bot.clients.store_watches import Watches, Word
 from bot.core.events import UserId
+from bot.core.monitor import Watch
 from bot.core.monitor_events import Muted, OpenIncident
 from bot.core.monitor_state import WatchStanding
 from bot.watch_machines import Machines
@@ -20,7 +21,10 @@ from tests.support.watch_duty import Orders, serving, stands, watch
 from tests.support.watchmen import HOST, SERVICE, watchmen
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from bot.core.events import HostName
+    from bot.core.monitor_events import WatchEvent
 
 
 async def test_a_word_is_heard_once_and_kept(redis_url: str) -> None:
@@ -49,6 +53,31 @@ async def test_what_was_said_through_another_process_does_not_wait_for_a_round(r
         word = pack_word(Muted(UserId("U0ALICE"), until_then, "tests"), service=SERVICE, name="mute:1")
         await Watches(far.store.link).say(HOST, word)
         await until(lambda: watching.entries[SERVICE].watch.state.mute is not None)
+
+
+async def test_a_word_that_breaks_the_watch_is_not_met_again(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watchmen(redis_url) as room:
+        watching = await watch(room, Orders())
+        await serving(watching)
+        sound = Watch.handle
+
+        def break_down(self: Watch, event: WatchEvent, now: datetime) -> Any:
+            if isinstance(event, Muted):
+                raise ZeroDivisionError
+            return sound(self, event, now)
+
+        monkeypatch.setattr(Watch, "handle", break_down)
+        until_then = room.ground.clock.now() + timedelta(hours=1)
+        word = pack_word(Muted(UserId("U0ALICE"), until_then, "tests"), service=SERVICE, name="mute:1")
+        await watching.watches.say(HOST, word)
+        watching.poke()
+        while await watching.watches.words(HOST):  # noqa: ASYNC110 - Redis alone knows
+            await asyncio.sleep(0.05)
+        assert not watching.is_lost
+        room.far.unit.kill()
+        await until(lambda: stands(watching) is WatchStanding.DOWN)
 
 
 class Said(Watches):
