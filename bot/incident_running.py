@@ -144,9 +144,19 @@ class IncidentRunning:
             events += [*await self._looks.starts(self.incident.state), Ticked()]
         actions: list[IncidentAction] = []
         for event in events:
-            actions += self.incident.handle(event, self.ground.clock.now())
+            actions += self._take(event)
         if actions or heard or self.ledger.is_behind(closed=self.incident.is_closed):
             await self._take_up(actions, heard)
+
+    def _take(self, event: IncidentEvent) -> list[IncidentAction]:
+        """A fact that breaks the machine is left out: whoever has the incident next would meet it again."""
+        try:
+            return self.incident.handle(event, self.ground.clock.now())
+        except Exception:
+            if isinstance(event, Ticked):  # it comes again
+                raise
+            log.exception("fact_broke", incident=self.plan.incident, kind=type(event).__name__)
+            return []
 
     async def _take_up(self, actions: Sequence[IncidentAction], heard: Sequence[str]) -> None:
         """Save what has become of it with what is told, then touch the world."""
@@ -211,7 +221,7 @@ class IncidentRunning:
         state = self.incident.state
         if state.ending is not None and state.ended_by is not None:
             name = f"closed:{self.plan.incident}:{state.times}"
-            await self._tell_watch(IncidentClosed(self.plan.incident), name)
+            await self._tell_watch(IncidentClosed(self.plan.incident, state.severity), name)
 
     async def _tell_watch(self, said: Said, name: str) -> None:
         while True:

@@ -6,19 +6,25 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+from structlog.testing import capture_logs
+
 from bot.clients.store_watches import Watches
 from bot.clients.webhook import Answered
 from bot.core.events import UserId
-from bot.core.incident_events import Recovered, ResolvedByHand
+from bot.core.incident import Incident
+from bot.core.incident_events import Acknowledged, Recovered, ResolvedByHand
 from bot.core.incident_state import LINGER
 from bot.watch_orders import read_word
 from tests.support.waiting import until
 from tests.support.watchmen import HOST, watchmen
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pytest
 
     from bot.clients.store_incidents import Delivery
+    from bot.core.incident_events import IncidentEvent
     from bot.incident_running import IncidentRunning
     from tests.support.watchmen import Watchmen
 
@@ -82,6 +88,28 @@ async def test_after_its_time_it_is_closed_for_good(redis_url: str) -> None:
         await until(lambda: running.incident.is_closed)
         await until(lambda: running.ledger.record.closed is not None)
         assert await running.ledger.store.opened() == []
+
+
+async def test_a_fact_that_breaks_it_is_left_out_and_the_thread_goes_on(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watchmen(redis_url) as room:
+        running = await begin(room)
+        sound, name = Incident.handle, running.plan.incident
+
+        def break_down(self: Incident, event: IncidentEvent, now: datetime) -> Any:
+            if isinstance(event, Acknowledged):
+                raise ZeroDivisionError
+            return sound(self, event, now)
+
+        monkeypatch.setattr(Incident, "handle", break_down)
+        incidents = room.incidents()
+        with capture_logs() as logs:
+            await incidents.tell(name, Acknowledged(ALICE), name="ack")
+            await incidents.tell(name, Recovered(room.ground.clock.now()), name="over")
+            await until(lambda: any("resolved" in text for text in room.thread(room.roots()[0])))
+        assert [each["kind"] for each in logs if each["event"] == "fact_broke"] == ["Acknowledged"]
+        assert await running.ledger.store.facts(name) == []
 
 
 async def test_a_person_closes_it_and_its_watch_is_told(redis_url: str) -> None:
