@@ -44,6 +44,11 @@ class Machines:
     def sight(self) -> Sight:
         return self.own.host_watch.sight if self.own is not None else Sight.SEEN
 
+    def are_muted(self, now: datetime) -> bool:
+        """All services of the host."""
+        mutes = [entry.watch.state.mute for entry in self.entries.values()]
+        return bool(mutes) and all(mute is not None and now < mute.until for mute in mutes)
+
     def whose(self, invocation: InvocationId) -> list[tuple[ServiceName, Member]]:
         """The members whose present run that is."""
         return [

@@ -146,7 +146,10 @@ class Rounds:
         pairs = list(zip(entries, answers, strict=True))
         past = _past_ssh([(entry, answer) for entry, answer in pairs if answer is not None])
         barred = look.seen.barred.get(self.host)
-        told = HostChecked(look.error(self.host), past.answering, past.silent, barred, past.refusing)
+        muted = self.machines.are_muted(self.ground.clock.now())
+        told = HostChecked(
+            look.error(self.host), past.answering, past.silent, barred, past.refusing, muted=muted
+        )
         await self.machines.tell_host(told)
         return [self._tell_round(entry, look, answer) for entry, answer in pairs]
 

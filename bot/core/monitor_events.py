@@ -140,7 +140,8 @@ class HostChecked:
     """One round of looking at a host. `error`: why SSH tells nothing, in whole; None: it does.
 
     `barred`: what SSH does instead of not answering ("SSH is refused (connection refused)"), so that the host
-    is there; None: nothing answers. `answering`, `silent`, `refusing`: as in `DirectAsked`.
+    is there; None: nothing answers. `answering`, `silent`, `refusing`: as in `DirectAsked`. `muted`: all its
+    services are at present.
     """
 
     error: str | None
@@ -148,6 +149,7 @@ class HostChecked:
     silent: tuple[ServiceName, ...] = ()
     barred: str | None = None
     refusing: tuple[ServiceName, ...] = ()
+    muted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,15 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from bot.clients.store import Store
 from bot.clients.store_watches import Watches, lease_name
-from bot.core.events import PORT_REFUSED, HostName, ProbeAnswer, ServiceName
+from bot.core.events import PORT_REFUSED, HostName, ProbeAnswer, ServiceName, UserId
 from bot.core.incident_state import Severity
 from bot.core.monitor_events import OpenIncident, TellIncident
-from bot.core.monitor_state import WatchStanding
+from bot.core.monitor_state import Mute, Sight, WatchStanding
 from bot.errors import StoreUnavailable
 from bot.rounds import Seen
 from bot.watch_rounds import Look
@@ -144,6 +144,24 @@ async def test_a_host_out_of_sight_is_one_incident_and_none_of_its_services(redi
         await until(lambda: bool(orders.of(TellIncident)))
         assert len(orders.of(OpenIncident)) == 1
         assert stands(watching) is WatchStanding.SERVING
+
+
+async def test_a_host_opens_nothing_while_all_its_services_are_muted(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        orders = Orders()
+        watching = await watch(room, orders)
+        await serving(watching)
+        state = watching.entries[SERVICE].watch.state
+        state.mute = Mute(datetime.now(UTC) + timedelta(hours=1), UserId("U0ALICE"), "new driver")
+        await room.far.go_dark()
+        await until(lambda: watching.machines.sight is Sight.GONE)
+        rounds = watching.rounds
+        await until(lambda: watching.rounds > rounds + 2)
+        assert not orders.of(OpenIncident)
+        state.mute = None
+        await until(lambda: bool(orders.of(OpenIncident)))
+        [opened] = [order for order in orders.of(OpenIncident) if isinstance(order, OpenIncident)]
+        assert opened.plan.service is None
 
 
 async def test_a_host_that_refuses_ssh_is_one_incident_that_says_so(redis_url: str) -> None:

@@ -367,3 +367,29 @@ def test_saved_and_restored_at_any_point_it_orders_the_same(steps: list[tuple[Ho
 
 def test_the_time_to_the_first_word_is_bounded() -> None:
     assert PLAN.failures * PLAN.every == timedelta(seconds=45)
+
+
+def test_a_host_whose_services_are_all_muted_opens_nothing_until_the_mute_ends() -> None:
+    room = Room(rewritten=True)
+    room.look(SEEN)
+    assert room.look(replace(GONE, muted=True), 9) == []
+    [opened] = room.look(GONE)
+    assert isinstance(opened, OpenIncident)
+    assert opened.plan.severity is Severity.HOST
+    assert opened.plan.began == BEGAN + 2 * PLAN.every  # since it was gone, not since it may be told
+
+
+def test_a_mute_ends_no_incident_of_the_host() -> None:
+    room = Room(rewritten=True)
+    room.look(SEEN)
+    room.look(GONE, 3)
+    room.look(replace(GONE, muted=True), 3)
+    room.look(SEEN, 3)
+    assert [type(event) for event in room.told()] == [Recovered]
+
+
+def test_a_host_that_comes_back_while_its_services_are_muted_was_no_outage() -> None:
+    room = Room()
+    room.look(SEEN)
+    room.look(replace(GONE, muted=True), 9)
+    assert room.look(SEEN, 3) == []
