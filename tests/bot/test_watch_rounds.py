@@ -154,7 +154,7 @@ async def test_a_host_opens_nothing_while_all_its_services_are_muted(redis_url: 
         state = watching.entries[SERVICE].watch.state
         state.mute = Mute(datetime.now(UTC) + timedelta(hours=1), UserId("U0ALICE"), "new driver")
         await room.far.go_dark()
-        await until(lambda: watching.machines.sight is Sight.GONE)
+        await until(lambda: watching._machines.sight is Sight.GONE)
         rounds = watching.rounds
         await until(lambda: watching.rounds > rounds + 2)
         assert not orders.of(OpenIncident)
