@@ -238,8 +238,9 @@ class Incidents:
             seconds = self._put_off.defer(name)
             log.error("incident_not_restored", incident=name, seconds=seconds, error=str(error))  # noqa: TRY400
             return None
-        incident = Incident(plan, self._engine(plan.service), state)
-        return self._running(record, incident, lease)
+        running = self._running(record, Incident(plan, self._engine(plan.service), state), lease)
+        running.ledger.sent.note(await self.ground.store.waiting(name), {})
+        return running
 
     async def take_up_lost(self) -> int:
         """Those of which Slack alone still knows, once in each Redis that came back empty; their number."""

@@ -71,8 +71,11 @@ class Startups(Carrying):
     ) -> OperationId | None:
         """A startup that nobody in chat asked for, once for each `invocation`; raises as `request` does.
 
-        None: there is nothing to follow, or an operation follows the service already.
+        None: there is nothing to follow, or an operation follows the service already. StoreUnavailable also
+        while nothing may be begun because Redis came back empty: whoever noticed the start asks again.
         """
+        if refusal := await self.refusal():
+            raise StoreUnavailable(refusal)
         token = f"follow {service} {invocation}"
         answer = await self.request(Request(service, Verb.WATCH, UserId(""), reason=reason, token=token))
         return answer.operation if isinstance(answer, Started) else None

@@ -39,6 +39,22 @@ async def test_a_root_that_never_reached_slack_is_posted_with_all_behind_it(redi
         assert len(room.roots()) == 1
 
 
+async def test_what_the_process_before_had_queued_is_not_lost_with_redis_either(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        room.slack.faults.add(POST, FaultPlan.status(500), times=None)
+        plan, before = room.plan(), room.incidents()
+        await before.open(plan)
+        await before.tell(plan.incident, Acknowledged(UserId("U0ALICE")), name="ack")
+        await until(lambda: len(before.running[plan.incident].ledger.sent._queued) > 1)
+        await before.hand_over()
+        ours = room.incidents()
+        assert await ours.adopt() == 1
+        await empty(room, ours)
+        room.slack.faults.clear()
+        await until(lambda: len(room.roots()) == 1)
+        await until(lambda: any("acknowledged" in text for text in room.thread(room.roots()[0])))
+
+
 async def test_a_reply_that_waited_is_told_and_none_twice(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
         plan, ours = room.plan(), room.incidents()

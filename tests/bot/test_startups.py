@@ -365,3 +365,14 @@ async def test_a_request_that_meets_a_process_on_its_way_out_is_not_begun_there(
         with pytest.raises(Leaving):
             await stage.startups.request(ask(confirmed=True))
         assert (stage.store.holders, stage.store.operations) == ({}, {})
+
+
+async def test_a_start_nobody_asked_for_waits_until_something_may_be_begun() -> None:
+    async with backstage() as stage:
+        stage.startups.bar("not now")
+        with pytest.raises(StoreUnavailable, match="not now"):
+            await stage.startups.follow(SERVICE, NEW)
+        stage.startups.unbar()
+        operation = await stage.startups.follow(SERVICE, NEW)
+        assert operation in stage.startups.running
+        assert await stage.startups.follow(SERVICE, NEW) == operation
