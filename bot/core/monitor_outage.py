@@ -153,7 +153,9 @@ def _open(turn: WatchTurn, severity: Severity, now: datetime) -> None:
         signs=tuple(state.signs),
         service=plan.service,
         members=plan.members,
-        invocations={name: each.invocation for name, each in state.members.items() if each.invocation},
+        invocations={
+            name: run for name, each in state.members.items() if (run := each.broke or each.invocation)
+        },
         last_healthy=state.last_healthy,
         restarts_itself=any(each.policy in _STARTS_AGAIN for each in members),
         host_answers=all(each.unseen is None for each in members),
@@ -259,7 +261,7 @@ def _revive(turn: WatchTurn) -> None:
     for member in turn.state.members.values():
         if member.died == member.invocation:
             member.died = None
-        member.fatal = None
+        member.fatal = member.broke = None
 
 
 # ---- stopped ---------------------------------------------------------------------------------------------

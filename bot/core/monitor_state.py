@@ -58,6 +58,7 @@ class MemberWatch:
     booted: datetime | None = None  # since when the unit is awaited after a boot
     absent: bool = False  # it did not come up with its host
     died: InvocationId | None = None  # the start whose end was noticed
+    broke: InvocationId | None = None  # the start before, of whose end the next one alone tells
     fatal: InvocationId | None = None  # the start of which the log said that it cannot live
     stopping: bool = False  # systemd was asked to stop that start
     scheduled: int | None = None  # systemd has said that it starts it again: the counter then

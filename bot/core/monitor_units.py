@@ -122,6 +122,7 @@ def _begin(
     if before is not None:
         member.old = [*member.old, before][-_REMEMBERED:]
         member.died = before if died is None else member.died
+        member.broke = before if died is not None else member.broke
     member.invocation, member.since, member.begun = invocation, now, None
     member.by_itself, member.stopping = how is How.SYSTEMD, False
     member.booted, member.absent, member.scheduled = None, False, None

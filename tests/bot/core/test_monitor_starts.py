@@ -118,6 +118,20 @@ def test_a_crash_that_systemd_mended_between_two_rounds_is_an_outage_and_followe
     assert isinstance(opened, OpenIncident)
     assert isinstance(start, WatchStart)
     assert (start.how, start.attempt, start.incident) == (How.SYSTEMD, 1, opened.plan.incident)
+    assert opened.plan.invocations == {MEMBER: run_id(1)}  # its log tells the cause, not the new one's
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_once_it_serves_again_the_run_that_serves_is_the_one_that_breaks(rewritten: bool) -> None:
+    room = _serving()
+    room.rewritten = rewritten
+    _restart(room, restarts=1)
+    room.probe = GOOD
+    room.look(20)
+    room.pass_time(24 * 3600)
+    room.unit = replace(FAILED, restarts=1)
+    room.look()
+    assert room.ordered(OpenIncident)[-1].plan.invocations == {MEMBER: run_id(2)}
 
 
 def _follow(room: Room, *, verdict: Verdict | None = None) -> None:
