@@ -11,11 +11,13 @@ from pydantic import SecretStr
 
 from bot.app import App
 from bot.clients.slack import Outbox, Timing, connect_slack
+from bot.clients.slack_history import Archive
 from bot.clients.store import Store
 from bot.core.events import ChannelId, ServiceName, UserId, Verb
 from bot.core.request import Request, Started
 from bot.practice.scenarios import SCENARIOS
 from bot.practice.workspace import ALICE, API_KEY, CHANNEL, SERVICE, PracticeWorkspace
+from bot.recovery import Recovery
 from bot.schedule import Schedule
 from bot.startups import Startups
 from config.settings import Settings
@@ -174,3 +176,17 @@ async def replicas(
             await replica.die()
         await workspace.stop()
     assert workspace.slack.refusals == [], "the stand-in Slack refused a call"
+
+
+async def watch_over(every: Replicas, replica: Replica) -> Recovery:
+    slack = every.workspace.slack
+    archive = Archive(connect_slack(slack.bot_token, slack.api_url))
+    recovery = Recovery(replica.startups.ground, replica.startups, archive)
+    await recovery.open()
+    replica.app.tasks.spawn("recovery", recovery.run())
+    await every.until(lambda: not replica.startups.barred)
+    return recovery
+
+
+def loading(every: Replicas) -> bool:
+    return bool(every.said("Ranks connected"))
