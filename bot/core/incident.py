@@ -73,6 +73,7 @@ from bot.core.incident_state import (
 )
 from bot.core.incident_turn import IncidentTurn
 from bot.core.incident_view import cause_of, downtime_of, loading_of, times_of, view_of, was_hidden, worst_of
+from bot.core.incident_words import tell_state
 from bot.core.times import bring_back
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Incident:
         turn.changed = True
         for sign in self.plan.signs:
             turn.note(EntryKind.SIGN, sign.brief, sign.at)
-        turn.note(EntryKind.OPENED, f"the incident is opened ({self.state.severity})", now)
+        turn.note(EntryKind.OPENED, f"the incident is opened ({tell_state(self.state.severity)})", now)
         turn.send(Told.OPENED, self.plan.signs[0].brief if self.plan.signs else "", now)
         ask(turn, now)
         return turn.close(now)

@@ -18,7 +18,7 @@ from bot.core.incident_view import (
     was_hidden,
     worst_of,
 )
-from bot.core.incident_words import tell_state, tell_well
+from bot.core.incident_words import tell_state, tell_times, tell_well
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _downtime(plan: IncidentPlan, state: IncidentState, now: datetime) -> str:
     if not down:
         return "none"
     number = times_of(plan, state)
-    times = f" in {number} times" if number > 1 else ""
+    times = f" in all, {tell_times(number)}" if number > 1 else ""
     loading = loading_of(state)
     share = f", of it {spell_duration(loading)} in startups that were followed" if loading else ""
     return f"{spell_duration(down)}{times}{share}"

@@ -24,6 +24,7 @@ from bot.core.incident_state import (
     Sign,
     SignKind,
 )
+from bot.core.incident_words import tell_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +110,7 @@ def read_state(
     state.sequence, state.lost = sequence + _APART, ended is None
     state.timeline = [
         Entry(plan.began, EntryKind.SIGN, plan.signs[0].sentence),
-        Entry(plan.opened, EntryKind.OPENED, f"the incident is opened ({plan.severity})"),
+        Entry(plan.opened, EntryKind.OPENED, f"the incident is opened ({tell_state(plan.severity)})"),
     ]
     if ended is not None:
         state.ending, state.recovered, state.over, state.down_since = Ending.RECOVERED, ended, ended, None

@@ -25,7 +25,7 @@ from bot.core.blocks import (
 )
 from bot.core.incident_report import render_incident_reply
 from bot.core.incident_state import Ending, Severity, SignKind, short_id
-from bot.core.incident_words import say_clock, say_when, tell_attempt, tell_first, tell_state
+from bot.core.incident_words import say_clock, say_when, tell_attempt, tell_first, tell_state, tell_times
 from bot.core.words import count, spell_duration
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ __all__ = ["render_incident_reply", "render_incident_root", "render_stopped"]
 
 MUTE_BY_BUTTON = timedelta(hours=1)
 _MOST_AFFECTED = 20
+_ALIVE = (SignKind.PROBE, SignKind.SMOKE)  # what shows these does not end the process
 _MARKS = {Severity.DEGRADED: "⚠️", Severity.DOWN: "🔴", Severity.HOST: "🔴"}
 
 
@@ -89,8 +90,8 @@ def _ended(view: IncidentView, name: str) -> str:
             by = f" by {mention(view.ended_by)}" if view.ended_by is not None else ""
             return f"✅ {name}: this incident was closed{by}"
         case _:
-            times = f" in {view.times} times" if view.times > 1 else ""
-            return f"✅ {name} was {state} for {took}{times}{at}"
+            spent = f"for {took}" if view.times == 1 else f"{tell_times(view.times)}, {took} in all,"
+            return f"✅ {name} was {state} {spent}{at}"
 
 
 def _first(view: IncidentView) -> str:
@@ -103,9 +104,9 @@ def _where(view: IncidentView) -> str:
 
 
 def _last(view: IncidentView) -> str:
-    """A probe that goes on answering while the engine is dead says nothing."""
+    """A probe that goes on answering while the engine is dead says nothing; of the first time, it is old."""
     dead = view.stands is not None and view.stands.kind is SignKind.SMOKE
-    last = view.last_healthy if not dead else None
+    last = view.last_healthy if not dead and view.times == 1 else None
     return f" · last good check {say_clock(last)}" if last is not None else ""
 
 
@@ -159,8 +160,11 @@ def _course(view: IncidentView) -> str:
         parts.append(
             f"{say(tell_attempt(view.last_attempt, 1), 400)}; {count(view.attempts, 'attempt')} so far"
         )
-    elif view.severity is Severity.DOWN and view.restarts_itself is False and view.start is None:
-        parts.append("systemd will not start it again (Restart=no)")
+    elif view.severity is Severity.DOWN and view.start is None:
+        if view.stands is not None and view.stands.kind in _ALIVE:
+            parts.append("its process is there, so systemd does nothing: it needs a restart by hand")
+        elif view.restarts_itself is False:
+            parts.append("systemd will not start it again (Restart=no)")
     parts.append(f"incident {short_id(view.incident)}")
     return " · ".join(parts)
 

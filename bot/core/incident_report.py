@@ -162,7 +162,7 @@ def _run(read: RunRead, view: IncidentView) -> Message:
         told = f"{_sentence(tell_first(view.signs[0]))} " if opening else ""
         told += "No line of its log says why."
     lines = count(len(read.excerpt), "line")
-    blocks += [context(f"The last {lines} before it:"), preformatted(_newest(read.excerpt), _MOST_LINES)]
+    blocks += [context(f"The last {lines} of that run:"), preformatted(_newest(read.excerpt), _MOST_LINES)]
     return _line(told, *blocks)
 
 

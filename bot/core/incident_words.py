@@ -216,10 +216,16 @@ def tell_end(reply: EndTold) -> str:
 def tell_downtime(reply: EndTold) -> str:
     if not reply.downtime:
         return ""
-    times = f" in {reply.times} times" if reply.times > 1 else ""
     loading = f", {spell_duration(reply.loading)} of it loading" if reply.loading else ""
     state = tell_state(reply.worst or reply.severity, hidden=reply.hidden)
-    return f"; {state} {spell_duration(reply.downtime)}{times}{loading}"
+    took = spell_duration(reply.downtime)
+    spent = took if reply.times == 1 else f"{tell_times(reply.times)}, {took} in all"
+    return f"; {state} {spent}{loading}"
+
+
+def tell_times(times: int) -> str:
+    """`twice`, `3 times`."""
+    return "twice" if times == 2 else f"{times} times"  # noqa: PLR2004 - English has a word for it
 
 
 def ordinal(number: int) -> str:

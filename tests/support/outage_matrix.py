@@ -170,7 +170,7 @@ class Outage:
 def _kind_of(message: PostedMessage) -> str:
     """Without how long it took, which a root tells."""
     kind = kind_of(message)
-    return "root: over" if kind.startswith("root:") and "was down for" in message.plain else kind
+    return "root: over" if kind.startswith("root:") and "was down " in message.plain else kind
 
 
 @asynccontextmanager

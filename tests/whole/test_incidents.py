@@ -47,7 +47,7 @@ class Night:
 
     def outages(self) -> list[PostedMessage]:
         """Roots of incidents."""
-        marks = ("🔴", "⚠️", "was down for", "was gone for", "was out of sight", "was degraded")
+        marks = ("🔴", "⚠️", "was down", "was gone", "was out of sight", "was degraded")
         return [root for root in self.practice.roots() if any(mark in root.text for mark in marks)]
 
     def starts(self) -> list[PostedMessage]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LEASE, WITHIN = 1.5, 90.0
 GAP = "the record of this incident is gone"
-MARKS = ("🔴", "was gone for", "was down for")
+MARKS = ("🔴", "was gone", "was down")
 
 
 @asynccontextmanager
@@ -71,7 +71,7 @@ async def see_it_end(practice: Practice, root: PostedMessage) -> None:
     assert outages(practice) == [root]
     [record] = await IncidentStore(practice.app.startups.ground.store.link).opened()
     assert STATE.validate_json(record.state).acked_by == ALICE
-    await practice.until(lambda _: "was gone for" in root.text)
+    await practice.until(lambda _: "was gone" in root.text)
 
 
 async def test_what_is_still_gone_goes_on_and_ends(

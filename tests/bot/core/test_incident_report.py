@@ -78,7 +78,7 @@ REPLIES: list[tuple[IncidentReply, str]] = [
     (AgainTold(DIED, 1, MINUTES, Severity.DEGRADED), "is degraded now after it was well for 3m: process"),
     (RunTold(READ), "*Out of GPU memory (TP3)*"),
     (RunTold(READ), "Try: Lower it."),
-    (RunTold(READ), "The last 2 lines before it:"),
+    (RunTold(READ), "The last 2 lines of that run:"),
     (RunTold(replace(READ, cause="")), "Process died by SIGSEGV. No line of its log says why."),
     (ChangesTold(Changed(("+ --flag",))), "Changed since the last good start: `+ --flag`."),
     (AttemptTold(ATTEMPT, 3), "Attempt 4, each died in weights after 3m: Out of GPU memory (TP3)."),
