@@ -30,7 +30,7 @@ test-systemd: install
 # takes a choice of them.
 kill-matrix: install
 	KIMI_EVERY_POINT=1 $(BIN)/pytest -n 2 -s tests/whole/test_killed_before.py tests/whole/test_killed_after.py tests/whole/test_stopped.py \
-		tests/whole/test_outage_killed_before.py tests/whole/test_outage_killed_after.py
+		tests/whole/test_outage_killed_before.py tests/whole/test_outage_killed_after.py tests/whole/test_outage_stopped.py
 
 lint: install
 	$(BIN)/ruff format --check .
