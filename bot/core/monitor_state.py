@@ -49,6 +49,7 @@ class MemberWatch:
 
     invocation: InvocationId | None = None
     old: list[InvocationId] = field(default_factory=list)  # the starts before, newest last
+    idle: bool = False  # it was seen at rest before anything ran, as after a boot
     since: datetime | None = None  # our clock: when that start was first seen
     begun: datetime | None = None  # the host's clock: when it began
     restarts: int = 0
@@ -130,7 +131,16 @@ class WatchState:
 def kept(state: WatchState) -> tuple[Any, ...]:
     """What must be on record before the process may die; equal means: nothing to write."""
     members = tuple(
-        (each.invocation, each.died, each.stopping, each.boot, each.restarts, each.absent, each.fatal)
+        (
+            each.invocation,
+            each.died,
+            each.stopping,
+            each.boot,
+            each.restarts,
+            each.absent,
+            each.fatal,
+            each.idle,
+        )
         for each in state.members.values()
     )
     operation = state.operation and (state.operation.operation, state.operation.missed)

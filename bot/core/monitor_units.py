@@ -27,7 +27,7 @@ _CODES = {1: "exited", 2: "killed", 3: "dumped"}
 
 @dataclass(frozen=True, slots=True)
 class RunBegan:
-    """A run that was not there before. `how` None: the first that this watch sees at all."""
+    """A run that was not there before. `how` None: it may be older than this watch."""
 
     member: Member
     invocation: InvocationId
@@ -71,6 +71,8 @@ def read_state(
     if unit.invocation is not None and unit.invocation != member.invocation and not _is_old(member, unit):
         facts.append(_begin(turn, name, unit.invocation, rebooted=rebooted, counter=unit.restarts, now=now))
         member.begun = unit.active_since
+    elif unit.invocation is None and member.invocation is None and unit.active == "inactive":
+        member.idle = True
     member.restarts, member.policy = unit.restarts, unit.restart_policy
     if unit.active == "deactivating" and member.died != member.invocation and not _ended(unit):
         member.stopping = True
@@ -112,7 +114,7 @@ def _begin(
     turn: WatchTurn, name: Member, invocation: InvocationId, *, rebooted: bool, counter: int, now: datetime
 ) -> RunBegan:
     member = turn.state.members[name]
-    before, first = member.invocation, member.invocation is None
+    before, first = member.invocation, member.invocation is None and not member.idle
     by_itself = counter > member.restarts
     how = How.BOOT if rebooted or member.booted else How.SYSTEMD if by_itself else How.OUTSIDE
     died = None
@@ -125,7 +127,7 @@ def _begin(
         member.broke = before if died is not None else member.broke
     member.invocation, member.since, member.begun = invocation, now, None
     member.by_itself, member.stopping = how is How.SYSTEMD, False
-    member.booted, member.absent, member.scheduled = None, False, None
+    member.booted, member.absent, member.scheduled, member.idle = None, False, None, False
     return RunBegan(name, invocation, None if first else how, died)
 
 

@@ -54,7 +54,7 @@ def make_plan(**changes: Any) -> WatchPlan:
 
 @dataclass
 class Room:
-    """`unit` and `probe` are what the next rounds find; `run` counts the runs of the unit."""
+    """`unit` and `probe` are what the next rounds find; `run` counts the runs of the unit, 0: none yet."""
 
     plan: WatchPlan = field(default_factory=make_plan)
     unit: UnitState | str = RUNNING
@@ -96,7 +96,7 @@ class Room:
     def round(self, **changes: Any) -> Checked:
         unit = self.unit
         if isinstance(unit, UnitState):
-            unit = replace(unit, invocation=run_id(self.run))
+            unit = replace(unit, invocation=run_id(self.run) if self.run else None)
         boots = {MEMBER: self.boot} if isinstance(unit, UnitState) else {}
         checked = Checked(self.probe, {MEMBER: unit}, self.inside, boots, sight=self.sight)
         return replace(checked, **changes)

@@ -109,6 +109,23 @@ def test_a_boot_that_does_not_bring_it_up_is_an_outage_after_a_minute() -> None:
     assert opened.plan.signs[0].kind is SignKind.REBOOT
 
 
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_the_first_start_of_what_was_seen_at_rest_is_followed_and_no_outage(rewritten: bool) -> None:
+    room = Room(rewritten=rewritten)
+    room.unit, room.probe, room.run = STOPPED, REFUSED, 0
+    room.look(4)
+    _restart(room)
+    (start,) = room.actions
+    assert isinstance(start, WatchStart)
+    assert start.how is How.OUTSIDE
+
+
+def test_what_is_starting_when_it_is_first_seen_may_be_older_than_the_watch() -> None:
+    room = Room()
+    _restart(room)
+    assert room.actions == []
+
+
 def test_a_crash_that_systemd_mended_between_two_rounds_is_an_outage_and_followed() -> None:
     room = _serving()
     room.run = 2
