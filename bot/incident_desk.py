@@ -93,10 +93,22 @@ class Desk:
         return Found(found[0])
 
     def _is_visible(self, record: IncidentRecord, visible: Sequence[ServiceName]) -> bool:
-        """A host's own concerns whoever may name one of its services."""
-        if record.service is not None:
+        """A host's own concerns whoever may name one of its services.
+
+        What is configured no longer is closed by hand alone, and concerns whoever may name all there are.
+        """
+        configuration = self.ground.configuration
+        if record.service in configuration.services:
             return record.service in visible
+        if record.service is not None or record.host not in configuration.hosts:
+            return set(visible) >= set(configuration.services)
         return any(record.host in self._hosts_of(name) for name in visible)
+
+    def _concerns(self, record: IncidentRecord, service: ServiceName) -> bool:
+        """Is about it, or about a host of it."""
+        return record.service == service or (
+            record.service is None and record.host in self._hosts_of(service)
+        )
 
     def _hosts_of(self, service: ServiceName) -> set[str]:
         """Of all its members: it serves only where all of them are there."""
@@ -124,7 +136,11 @@ class Desk:
     async def rows(self, services: Sequence[ServiceName], *, service: ServiceName | None) -> Message:
         """The open ones first, then the newest; of one service or of all in `services`."""
         named = (service,) if service is not None else tuple(services)
-        opened = [each for each in await self.store.opened() if self._is_visible(each, named)]
+        opened = [
+            each
+            for each in await self.store.opened()
+            if self._is_visible(each, named) and (service is None or self._concerns(each, service))
+        ]
         closed = await self._closed(service, named)
         first = sorted(opened, key=lambda each: (each.over is not None, -each.opened.timestamp()))
         rest = sorted(closed, key=lambda each: each.opened, reverse=True)

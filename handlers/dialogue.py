@@ -26,7 +26,7 @@ from bot.core.answers import (
     render_started,
     render_status,
 )
-from bot.core.command import ACTING, Command, Outcome, Word
+from bot.core.command import ACTING, OF_INCIDENTS, Command, Outcome, Word
 from bot.core.events import ServiceName, Verb
 from bot.core.request import Busy, Declined, NeedsConfirmation, Request, Started, operation_of
 from bot.core.retrospect import render_history, render_why
@@ -145,7 +145,9 @@ class Dialogue:
         command = turn.command
         if command is None:
             return
-        if command.service is not None and command.service not in self._parts.configuration.services:
+        services = self._parts.configuration.services
+        known = command.service is None or command.service in services
+        if not known and (command.incident is None or command.verb not in OF_INCIDENTS):
             gone = f"There is no service `{command.service}` any more."
             await turn.conclude(render_sentence(gone), Outcome.DECLINED)
             return
@@ -155,7 +157,7 @@ class Dialogue:
                 await turn.conclude(found.problem or render_sentence(_GONE), Outcome.NOTHING)
                 return
             # Who may is asked of what it is about, whatever was typed.
-            about = found.record.service
+            about = found.record.service if found.record.service in services else None
             command = turn.command = replace(command, service=about, incident=found.record.incident)
         starter = await self._who.starter(command)
         denied = await self._who.judge(command.verb, command.service, turn.speaker, starter=starter)

@@ -72,8 +72,7 @@ class Understanding:
     async def judge(
         self, verb: Word, service: ServiceName | None, speaker: Speaker, *, starter: UserId | None = None
     ) -> Denied | None:
-        asked = service is not None and verb not in ALWAYS_ALLOWED
-        groups = await self.groups(service) if asked else {}
+        groups = await self.groups(service) if verb not in ALWAYS_ALLOWED else {}
         asking = Asking(speaker.user, speaker.channel, verb, service, groups, starter)
         return judge(self._parts.configuration, asking)
 

@@ -98,7 +98,7 @@ _NEAREST = {
     "tail": Word.LOGS,
 }
 _FOR_ALL = frozenset({Word.STATUS, Word.INCIDENTS})  # without a service: all
-_OF_INCIDENTS = frozenset({Word.INCIDENTS, Word.ACK, Word.RESOLVE})
+OF_INCIDENTS = frozenset({Word.INCIDENTS, Word.ACK, Word.RESOLVE})
 _CHANGES = frozenset({Word.RESTART, Word.START, Word.STOP})
 _FILLERS = frozenset({"last", "lines", "line", "the", "of", "for", "since"})
 # Phones set curly quotes; people copy code marks and no-break spaces along.
@@ -149,7 +149,7 @@ def parse_command(
         return verb
     if verb is Word.HELP:
         return Command(Word.HELP)
-    if verb in _OF_INCIDENTS:
+    if verb in OF_INCIDENTS:
         return _with_incident(verb, words[1:], place)
     return _with_service(verb, words[1:], place)
 

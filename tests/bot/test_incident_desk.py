@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.support.watchmen import Watchmen
 
 FAR = HostName("llm-three")
-ALICE, OTHER = UserId("U0ALICE"), ServiceName("other")
+ALICE, OTHER, FURTHER = UserId("U0ALICE"), ServiceName("other"), ServiceName("further")
 
 
 async def begin(room: Watchmen) -> IncidentPlan:
@@ -95,6 +95,21 @@ async def test_the_host_of_each_member_is_the_service_s_concern(redis_url: str) 
         assert (await desk.find(plan.incident[:8], [SERVICE])).record is not None
         _, outcome = await desk.acknowledge(SERVICE, None, by=ALICE, token="t1")
         assert outcome is Outcome.DONE
+
+
+async def test_what_is_configured_no_longer_is_shown_and_closed(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        plan, section = await begin(room), room.ground.section(SERVICE)
+        services = {OTHER: section, FURTHER: section}
+        configuration = room.ground.configuration.model_copy(update={"services": services})
+        desk = Desk(replace(room.ground, configuration=configuration))
+        assert (await desk.find(plan.incident[:6], [OTHER])).record is None
+        assert (await desk.find(plan.incident[:6], [OTHER, FURTHER])).record is not None
+        assert plan.incident[:8] in str((await desk.rows([OTHER, FURTHER], service=None)).blocks)
+        assert plan.incident[:8] not in str((await desk.rows([OTHER, FURTHER], service=OTHER)).blocks)
+        _, outcome = await desk.resolve(None, plan.incident, by=ALICE, token="t1")
+        assert outcome is Outcome.DONE
+        await until(lambda: any("by hand" in text for text in room.thread(room.roots()[0])))
 
 
 async def begin_on(room: Watchmen, host: HostName) -> IncidentPlan:

@@ -98,3 +98,21 @@ async def test_a_hosts_incident_has_buttons_too(room: Room) -> None:
     await room.slack.press(ALICE, OPS, ts, "kimi:ack")
     asked = await room.wait_for(lambda: room.incidents.asked)
     assert asked == [("ack", None, INCIDENT, ALICE)]
+
+
+async def test_who_is_an_operator_by_a_group_closes_a_hosts_incident(room: Room) -> None:
+    room.incidents.service = None
+    assert "Closed" in (await room.slash(BOB, f"resolve {SHORT}")).text
+    assert room.incidents.asked == [("resolve", None, INCIDENT, BOB)]
+
+
+async def test_the_incident_of_a_service_that_is_configured_no_longer_can_be_closed(room: Room) -> None:
+    room.incidents.service, room.incidents.everywhere = ServiceName("gone-since"), True
+    value = pack(o=INCIDENT, s="gone-since", m=60)
+    ts = await room.show(
+        make_message("down", section("down"), actions(*(button(n, n, value) for n in ("mute", "resolve"))))
+    )
+    for user, name in ((ALICE, "mute"), (MALLORY, "resolve"), (ALICE, "resolve")):
+        assert (await room.slack.press(user, OPS, ts, f"kimi:{name}")).acknowledged
+        await room.settled()
+    assert room.incidents.asked == [("resolve", None, INCIDENT, ALICE)]

@@ -155,6 +155,7 @@ class ScriptedIncidents:
     def __init__(self) -> None:
         self.thread: str | None = None
         self.service: ServiceName | None = ServiceName("kimi-k2.5")
+        self.everywhere = False  # it may be named anywhere
         self.asked: list[tuple[Any, ...]] = []
         self.outage: Outage | None = None
 
@@ -163,7 +164,8 @@ class ScriptedIncidents:
         return (INCIDENT, self.service) if ts == self.thread else None
 
     async def find(self, typed: str, visible: Sequence[ServiceName]) -> FoundIncident:
-        known = INCIDENT.startswith(typed) and (self.service is None or self.service in visible)
+        anywhere = self.everywhere or self.service is None
+        known = INCIDENT.startswith(typed) and (anywhere or self.service in visible)
         if not known:
             return FoundIncident(None, render_sentence(f"There is no incident {typed} here."))
         return FoundIncident(Incident(INCIDENT, self.service), None)
