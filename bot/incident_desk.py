@@ -29,7 +29,7 @@ from bot.core.incident_answers import (
 )
 from bot.core.incident_events import Acknowledged, ResolvedByHand
 from bot.core.incident_state import IncidentId, Severity, Sign, short_id
-from bot.core.incident_view import cause_of, downtime_of
+from bot.core.incident_view import cause_of, downtime_of, was_hidden
 from bot.core.monitor_events import Muted, Unmuted
 from bot.core.request import Outage, operation_of
 from bot.ground import Ground
@@ -174,6 +174,7 @@ class Desk:
             cause=cause_of(state) or _say_first(state.signs),
             acked_by=state.acked_by,
             link=address.permalink if address is not None else None,
+            hidden=was_hidden(plan, state),
         )
 
     async def _muted(self, services: Sequence[ServiceName]) -> list[MutedRow]:

@@ -114,7 +114,8 @@ class Incident:
         turn.changed = True
         for sign in self.plan.signs:
             turn.note(EntryKind.SIGN, sign.brief, sign.at)
-        turn.note(EntryKind.OPENED, f"the incident is opened ({tell_state(self.state.severity)})", now)
+        what = tell_state(self.state.severity, hidden=was_hidden(self.plan, self.state))
+        turn.note(EntryKind.OPENED, f"the incident is opened ({what})", now)
         turn.send(Told.OPENED, self.plan.signs[0].brief if self.plan.signs else "", now)
         ask(turn, now)
         return turn.close(now)

@@ -22,7 +22,7 @@ from bot.core.blocks import (
 )
 from bot.core.events import ServiceName, UserId
 from bot.core.incident_state import IncidentId, Severity, short_id
-from bot.core.incident_words import say_when
+from bot.core.incident_words import say_when, tell_state
 from bot.core.words import count, join_names, spell_duration
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class IncidentRow:
     cause: str = ""
     acked_by: UserId | None = None
     link: str | None = None  # to its thread
+    hidden: bool = False  # a host that was there all the time, and told nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _lines(told: str, opened: Sequence[IncidentRow]) -> str:
 
 
 def _what(row: IncidentRow) -> str:
-    return "gone" if row.severity is Severity.HOST else str(row.severity)
+    return tell_state(row.severity, hidden=row.hidden)
 
 
 def _row(row: IncidentRow) -> tuple[Cell, ...]:

@@ -108,9 +108,10 @@ def read_state(
     state.muted, state.escalated = _time(tags, "muted"), _time(tags, "escalated")
     state.read, state.read_time = RunRead(cause=read_cause(body)), state.times
     state.sequence, state.lost = sequence + _APART, ended is None
+    what = tell_state(plan.severity, hidden=plan.signs[0].kind is SignKind.HIDDEN)
     state.timeline = [
         Entry(plan.began, EntryKind.SIGN, plan.signs[0].sentence),
-        Entry(plan.opened, EntryKind.OPENED, f"the incident is opened ({tell_state(plan.severity)})"),
+        Entry(plan.opened, EntryKind.OPENED, f"the incident is opened ({what})"),
     ]
     if ended is not None:
         state.ending, state.recovered, state.over, state.down_since = Ending.RECOVERED, ended, ended, None

@@ -101,8 +101,8 @@ class HostWatch:
             state.sight = state.sight if state.severity is not None else Sight.DOUBTFUL
             return
         state.sight = shown.sight
-        if event.muted and state.severity is None:  # what is still so when that ends is told then
-            return
+        if event.muted and state.severity not in {shown.severity, Severity.HOST}:
+            return  # what is still so when that ends is told then
         if state.seen and not self._is_waived(shown.severity):
             self._take_loss(shown, now)
 

@@ -63,6 +63,8 @@ def test_what_is_open_comes_with_its_cause_and_who_is_on_it() -> None:
 def test_somebody_is_on_it_and_a_host_is_gone() -> None:
     told = _told(render_incidents([replace(ROW, subject="llm-two", severity=Severity.HOST, acked_by=BOB)]))
     assert "*llm-two* is gone: Out of GPU memory · <@U0BOB> is on it" in told
+    hidden = replace(ROW, subject="llm-two", severity=Severity.HOST, hidden=True, cause="SSH is refused")
+    assert "*llm-two* is out of sight: SSH is refused" in _told(render_incidents([hidden]))
 
 
 def test_none_is_open_or_on_record() -> None:

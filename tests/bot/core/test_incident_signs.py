@@ -96,6 +96,7 @@ def test_a_host_that_was_there_all_the_time_was_never_gone() -> None:
     case.tell(Recovered(BEGAN + minutes(1)), after=60)
     [end] = case.replies(EndTold)
     assert end.hidden
+    assert case.incident.state.timeline[1].sentence == "the incident is opened (out of sight)"
     assert end.downtime == minutes(1)
 
 

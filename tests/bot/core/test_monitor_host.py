@@ -388,6 +388,15 @@ def test_a_mute_ends_no_incident_of_the_host() -> None:
     assert [type(event) for event in room.told()] == [Recovered]
 
 
+def test_one_that_refused_and_is_gone_while_all_its_services_are_muted_pages_once_they_are_not() -> None:
+    room = Room()
+    room.look(SEEN)
+    room.look(HALF, 3)
+    assert room.look(replace(GONE, muted=True), 9) == []
+    room.look(GONE)
+    assert isinstance(room.told()[0], Worsened)
+
+
 def test_a_host_that_comes_back_while_its_services_are_muted_was_no_outage() -> None:
     room = Room()
     room.look(SEEN)
