@@ -134,8 +134,8 @@ class Probe:
                 test = SmokeTest(client, model=self._section.model, section=section, headers=self._key())
                 return await test.run()
         except TimeoutError:
-            what = "a completion" if short else "the smoke test"
-            return SmokeResult(passed=False, error=f"{what} did not finish within {seconds:g} s")
+            what = "not finished" if short else "the smoke test did not finish"
+            return SmokeResult(passed=False, error=f"{what} within {seconds:g} s")
         except httpx.HTTPError as error:
             return SmokeResult(passed=False, error=f"the completion failed: {await self._explain(error)}")
         except HostError as error:

@@ -162,7 +162,7 @@ def _course(view: IncidentView) -> str:
         )
     elif view.severity is Severity.DOWN and view.start is None:
         if view.stands is not None and view.stands.kind in _ALIVE:
-            parts.append("its process is there, so systemd does nothing: it needs a restart by hand")
+            parts.append("its process lives, so systemd does nothing by itself")
         elif view.restarts_itself is False:
             parts.append("systemd will not start it again (Restart=no)")
     parts.append(f"incident {short_id(view.incident)}")

@@ -47,7 +47,7 @@ def test_of_a_dead_engine_it_says_what_answers_all_the_same() -> None:
     dead = Sign(SignKind.SMOKE, BEGAN, "a completion fails: no answer", evidence=("/health answers 200",))
     told = _text(replace(VIEW, signs=(dead,), last_healthy=BEGAN))
     assert "a completion fails: no answer, though /health answers 200" in told
-    assert "its process is there, so systemd does nothing: it needs a restart by hand" in told
+    assert "its process lives, so systemd does nothing by itself" in told
     assert "Restart=no" not in told
     assert "last good check" not in told
 
