@@ -41,7 +41,7 @@ async def test_the_next_process_goes_on_in_the_same_thread(redis_url: str) -> No
         await until(lambda: len(room.roots()) == 1)
         await ours.tell(plan.incident, Acknowledged(UserId("U0ALICE")), name="ack")
         await until(lambda: any("acknowledged" in text for text in room.thread(room.roots()[0])))
-        await until(lambda: "is on it" in room.roots()[0].plain)
+        await until(lambda: "> is on it" in room.roots()[0].plain)
         ground = await lose(room, ours)
         theirs = room.incidents(ground)
         assert await theirs.take_up_lost() == 1

@@ -45,7 +45,7 @@ async def outage(
         practice = Practice(workspace, await workspace.start_app())
         [root] = await practice.until(lambda _: outages(practice), within=WITHIN)
         await practice.slack.press(ALICE, CHANNEL, root.ts, "kimi:ack")
-        await practice.until(lambda _: "is on it" in root.plain)
+        await practice.until(lambda _: f"<@{ALICE}> is on it" in root.plain)
         yield practice, root
     finally:
         await workspace.stop()
