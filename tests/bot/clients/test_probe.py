@@ -348,6 +348,7 @@ async def test_smoke_takes_no_longer_than_it_may() -> None:
         result = await probe.smoke()
         assert not result.passed
         assert result.error == "the smoke test did not finish within 0.2 s"
+        assert (await probe.smoke(short=True)).error == "not finished within 0.2 s"
 
 
 async def test_the_queue_it_tells_of() -> None:
