@@ -365,10 +365,6 @@ def test_saved_and_restored_at_any_point_it_orders_the_same(steps: list[tuple[Ho
     assert rooms[0].actions == rooms[1].actions
 
 
-def test_the_time_to_the_first_word_is_bounded() -> None:
-    assert PLAN.failures * PLAN.every == timedelta(seconds=45)
-
-
 def test_a_host_whose_services_are_all_muted_opens_nothing_until_the_mute_ends() -> None:
     room = Room(rewritten=True)
     room.look(SEEN)

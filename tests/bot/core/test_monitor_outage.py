@@ -18,7 +18,7 @@ from bot.core.monitor_events import (
     OperationUnderWay,
     TellIncident,
 )
-from bot.core.monitor_outage import STEADY, STOPPED_WAIT, doubt_of
+from bot.core.monitor_outage import doubt_of
 from bot.core.monitor_turn import WatchTurn
 from config.engine_file import load_engine
 from tests.support.watches import BUSY, FAILED, GOOD, MEMBER, REFUSED, STOPPED, Room, make_plan, run_id
@@ -204,8 +204,3 @@ class TestAnIncidentThatOutlivedTheWatch:
         calm.tell(replace(FOUND, severity=Severity.DEGRADED))
         calm.look(70)
         assert len(calm.told(Recovered)) == 1
-
-
-def test_the_waits() -> None:
-    assert timedelta(seconds=30) == STOPPED_WAIT
-    assert timedelta(minutes=2) == STEADY
