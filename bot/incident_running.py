@@ -66,6 +66,7 @@ class IncidentRunning:
     is_leaving: bool = False
     _local: list[IncidentEvent] = field(default_factory=list)  # what hosts have answered
     _shown: tuple[Any, ...] = ()
+    _is_forgotten: bool = False  # Redis came back empty, and whoever watches what it is about with it
     _task: asyncio.Task[Any] | None = None
     _beside: set[asyncio.Task[Any]] = field(default_factory=set)
     _looks: Looks = field(init=False)
@@ -102,17 +103,14 @@ class IncidentRunning:
                 task.cancel()
 
     async def _resume(self, now: datetime) -> None:
-        state = self.incident.state
-        if state.lost:
-            epoch = self.ground.store.epoch
-            found = IncidentFound(self.plan.incident, state.severity, state.times)
-            await self._tell_watch(found, f"found:{self.plan.incident}:{epoch}")
+        if self.incident.state.lost:
+            await self._tell_found()
         await self._tell_closed()  # once; whoever saved that may have died before
         await self._take_up(self.incident.resume(now), [])
 
     def strand(self) -> None:
         """Redis came back empty: it is written down again, and the present is shown anew."""
-        self._shown = ()
+        self._shown, self._is_forgotten = (), True
         self.ledger.strand()
         self.arrived.set()
 
@@ -168,6 +166,9 @@ class IncidentRunning:
         telling = messages or heard or any(not isinstance(action, EditIncident) for action in actions)
         if telling or self.ledger.is_behind(closed=self.incident.is_closed):
             await self.ledger.save(self.incident.state, actions, messages, files, heard)
+            if self._is_forgotten:
+                self._is_forgotten = False
+                await self._tell_found()
         await self._perform(actions)
 
     def _messages(
@@ -215,6 +216,13 @@ class IncidentRunning:
                     await self._tell_closed()
                 case _:
                     assert_never(action)
+
+    async def _tell_found(self) -> None:
+        """Its watch may have begun anew with another process, which would never say that it is over."""
+        state = self.incident.state
+        if state.ending is None:
+            found = IncidentFound(self.plan.incident, state.severity, state.times)
+            await self._tell_watch(found, f"found:{self.plan.incident}:{self.ground.store.epoch}")
 
     async def _tell_closed(self) -> None:
         """By hand: its watch does not know, and would tell it of the next outage."""

@@ -14,6 +14,7 @@ from bot.core.events import UserId
 from bot.core.incident import Incident
 from bot.core.incident_events import Acknowledged, Recovered, ResolvedByHand
 from bot.core.incident_state import LINGER
+from bot.core.monitor_events import IncidentFound
 from bot.watch_orders import read_word
 from tests.support.waiting import until
 from tests.support.watchmen import HOST, watchmen
@@ -161,3 +162,18 @@ async def test_a_redis_that_came_back_empty_costs_neither_the_thread_nor_a_word(
         running._hear(Recovered(room.ground.clock.now()))
         await until(lambda: any("resolved" in text for text in room.thread(room.roots()[0])))
         assert len(room.roots()) == 1
+
+
+async def test_a_watch_that_began_anew_with_an_empty_redis_hears_of_it(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        running = await begin(room)
+        await until(lambda: running.ledger.address is not None)
+        await room.ground.store.link.ask(room.ground.store.link.redis.flushall())
+        watches = Watches(room.ground.store.link)
+        while not (words := await watches.words(HOST)):  # noqa: ASYNC110 - Redis alone knows
+            await asyncio.sleep(0.05)
+        assert [read_word(word) for word in words] == [
+            IncidentFound(running.plan.incident, running.plan.severity)
+        ]
+        running._hear(Recovered(room.ground.clock.now()))
+        await until(lambda: any("resolved" in text for text in room.thread(room.roots()[0])))
