@@ -42,7 +42,9 @@ def take_began(turn: WatchTurn, fact: RunBegan, now: datetime) -> None:
         return
     if fact.died is not None:
         _take_end(turn, fact.died, fact.member, now)
-    state.stopped, state.stopped_how, state.untold = None, "", None
+    state.stopped, state.stopped_how = None, ""
+    if state.untold is not None and state.untold.member == fact.member:
+        state.untold = None
     state.goods, state.good_since, state.fails, state.smoke_fails, state.slow = 0, None, 0, 0, 0
     if state.operation is not None:
         return

@@ -302,6 +302,18 @@ class TestAskedForInChat:
         assert opened.plan.signs[0].sentence == "process died by SIGSEGV"
         assert room.stands() is WatchStanding.DOWN
 
+    def test_of_two_members_the_start_of_one_does_not_hide_the_end_of_the_other(self) -> None:
+        other = type(MEMBER)("llm-three/kimi.service")
+        room = Room(make_plan(members=(MEMBER, other)))
+        running = replace(RUNNING, invocation=run_id(1))
+        room.look(2, units={MEMBER: running, other: running}, boots={})
+        room.tell(OperationUnderWay(OURS, Verb.WATCH, WHO))
+        room.probe = REFUSED
+        died, begun = replace(FAILED, invocation=run_id(1)), replace(RUNNING, invocation=run_id(2))
+        room.look(operation=OURS, units={MEMBER: died, other: begun}, boots={})
+        room.look(9, units={MEMBER: died, other: begun}, boots={})  # it is never heard of again
+        assert len(room.ordered(OpenIncident)) == 1
+
     def test_what_died_amid_one_that_was_given_up_is_down(self) -> None:
         room = self.under_way(Verb.WATCH)
         room.unit, room.probe = FAILED, REFUSED
