@@ -187,18 +187,22 @@ class IncidentCarrying:
             return 0
         count, remains = 0, Remains(self.ground, self.store, self.archive)
         try:
-            lost, pause = await remains.lost(), self.ground.store.leases.seconds
+            lost, pause = await self._lost(remains), self.ground.store.leases.seconds
             while lost and not self._leaving:
                 await asyncio.sleep(pause)  # whoever lives and has them writes them down again by then
-                for root in await remains.lost():
+                for root in await self._lost(remains):
                     count += await self._take_up(root)
-                lost, pause = await remains.lost(), _AGAIN
+                lost, pause = await self._lost(remains), _AGAIN
             if not self._leaving:
                 await self.store.settle_rebuilt(epoch)
         except SlackError as error:
             log.warning("incidents_not_searched", error=str(error))
             await asyncio.sleep(_AGAIN)
         return count
+
+    async def _lost(self, remains: Remains) -> list[FoundRoot]:
+        """Without those of which we cannot make sense: all others would wait for them."""
+        return [root for root in await remains.lost() if not self._put_off.waits(root.operation)]
 
     async def _take_up(self, root: FoundRoot) -> bool:
         name = IncidentId(root.operation)

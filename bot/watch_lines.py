@@ -95,23 +95,23 @@ class HostLines:
         unit, pid = None, read_culprit(line.reading)
         if pid is not None:
             if pid not in self._units_of:
-                self._units_of = dict([*self._units_of.items()][-_MOST_PIDS:])
-                self._units_of[pid] = await self._ask_unit(pid)
-            unit = self._units_of[pid]
+                await self._ask_unit(pid)
+            unit = self._units_of.get(pid)
         if unit is not None:
             return self.units.get(unit, [])
         return [each for listeners in self.units.values() for each in listeners]
 
-    async def _ask_unit(self, pid: int) -> UnitName | None:
-        """None where the host does not tell soon; a service's processes are all in its unit's group."""
+    async def _ask_unit(self, pid: int) -> None:
+        """Nothing is noted where the host does not tell soon; a service's processes are all in its group."""
         try:
             async with asyncio.timeout(_ASK_WITHIN):
                 finished = await self.host.run(("cat", f"/proc/{pid}/cgroup"))
         except (HostError, TimeoutError) as error:
             log.debug("culprit_not_told", host=self.host.name, pid=pid, error=str(error))
-            return None
+            return
         groups = [part for part in finished.out.strip().split("/") if part.endswith(".service")]
-        return UnitName(groups[-1]) if groups and not finished.status else None
+        self._units_of = dict([*self._units_of.items()][-_MOST_PIDS:])
+        self._units_of[pid] = UnitName(groups[-1]) if groups and not finished.status else None
 
     def _concerned(self, line: LogLine) -> list[tuple[ServiceName, Member]]:
         named = (line.fields.get(name) for name in _NAMES)

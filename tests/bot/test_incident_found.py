@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.clients.store_watches import Watches
 from bot.core.events import UserId
 from bot.core.incident_events import Acknowledged, Recovered
+from bot.core.incident_state import IncidentId
 from bot.core.monitor_events import IncidentFound
 from bot.errors import StoreUnavailable
+from bot.incident_found import Remains
 from bot.incident_ledger import STATE
 from bot.watch_orders import read_word
 from tests.support.waiting import until
 from tests.support.watchmen import HOST, SERVICE, watchmen
 
 if TYPE_CHECKING:
+    from bot.clients.leases import Lease
+    from bot.clients.slack_history import FoundRoot
     from bot.ground import Ground
     from bot.incidents import Incidents
     from tests.support.watchmen import Watchmen
@@ -70,6 +76,31 @@ async def test_until_slack_was_asked_nothing_that_is_told_gets_lost(redis_url: s
             await theirs.tell(plan.incident, Recovered(room.ground.clock.now()), name="over")
         await theirs.take_up_lost()
         assert await theirs.tell(plan.incident, Recovered(room.ground.clock.now()), name="over")
+
+
+async def test_one_that_nobody_can_make_sense_of_holds_up_no_other(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watchmen(redis_url) as room:
+        bad, ours = room.plan(), room.incidents()
+        good = replace(bad, incident=IncidentId("f" * 32))
+        for plan in (bad, good):
+            await ours.open(plan)
+        await until(lambda: len(room.roots()) == 2)
+        theirs = room.incidents(await lose(room, ours))
+        sound = Remains.write_anew
+
+        async def break_down(self: Remains, root: FoundRoot, lease: Lease) -> None:
+            if root.operation == bad.incident:
+                raise ZeroDivisionError
+            await sound(self, root, lease)
+
+        monkeypatch.setattr(Remains, "write_anew", break_down)
+        with capture_logs() as logs:
+            assert await theirs.take_up_lost() == 1
+        assert [each["incident"] for each in logs if each["event"] == "incident_put_off"] == [bad.incident]
+        assert await theirs.store.is_rebuilt()
+        assert list(theirs.running) == [good.incident]
 
 
 async def test_of_two_processes_one_takes_it_up(redis_url: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from bot.core.events import InvocationId, Member, ServiceName, UnitName
+from bot.clients.ssh import Host
+from bot.core.events import InvocationId, LogLine, Member, Origin, ServiceName, UnitName
 from bot.core.redact import Redactor
+from bot.errors import HostUnreachable
 from bot.tasks import Tasks
 from bot.watch_lines import HostLines
 from tests.support.ssh import Said, connect, serve
@@ -15,6 +17,8 @@ from tests.support.watchmen import HOST, SERVICE, watchmen
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from bot.core.monitor_events import UnitLine
 
@@ -79,6 +83,25 @@ async def test_a_fault_of_a_gpu_concerns_the_unit_whose_process_the_kernel_names
             await tasks.close(grace=2)
         assert heard[:6] == [OTHER, OTHER, SERVICE, OTHER, SERVICE, OTHER]
         assert sum(words[0] == "cat" for words in server.commands) == 2
+
+
+async def test_a_process_is_asked_for_again_where_the_host_did_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers["cat"] = Said("0::/system.slice/b.service\n")
+        lines = HostLines(host, "system", _nobody, lambda _: [], Redactor)
+        lines.units = {UnitName(f"{name}.service"): [(SERVICE, Member(f"far/{name}"))] for name in "ab"}
+        said = "NVRM: Xid (PCI:0000:4f:00): 31, pid=4711, name=python3, MMU Fault"
+        line = LogLine(said, said, origin=Origin.KERNEL)
+        with monkeypatch.context() as away:
+            away.setattr(Host, "run", refuse)
+            assert len(await lines._ask_whose(line)) == 2
+        assert [member for _, member in await lines._ask_whose(line)] == ["far/b"]
+
+
+async def refuse(*_: object) -> None:
+    raise HostUnreachable("far", "gone for a moment")
 
 
 async def test_a_journalctl_without_search_tells_what_systemd_says(tmp_path: Path) -> None:
