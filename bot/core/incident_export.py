@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from bot.core.blocks import clean
 from bot.core.events import ServiceName, UserId
 from bot.core.incident_state import Ending, EntryKind, short_id
 from bot.core.incident_view import (
@@ -229,16 +230,17 @@ def _time(at: datetime) -> str:
 
 
 def _who(user: UserId, names: Mapping[UserId, str]) -> str:
-    return names.get(user, user)
+    return clean(names.get(user, user))
 
 
 def _plain(text: str) -> str:
     """Somebody's words on one line, which are no markup."""
-    return _MARKS.sub(r"\\\1", " ".join(text.split()))
+    return _MARKS.sub(r"\\\1", " ".join(clean(text).split()))
 
 
 def _fence(text: str) -> str:
     """A block that no line inside can end."""
+    text = clean(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

@@ -161,6 +161,21 @@ def test_the_name_of_the_file_is_safe() -> None:
     assert "/" not in export_name(replace(make_incident_plan(), subject="../../etc/passwd"))
 
 
+def test_nothing_turns_the_direction_of_text_round_or_moves_a_cursor() -> None:
+    case = Case()
+    hostile = (
+        "\u202egpj.exe \x1b[2J\x1b[31mred\x07",
+        "half \ud83d of a pair",
+        "``\u2066` no end of its block",
+    )
+    case.tell(RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY, *hostile)))
+    case.tell(SignSeen(Sign(SignKind.SLOW, BEGAN, hostile[0])))
+    told = _export(case)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", told)
+    assert "gpj.exe red" in told
+    assert "````\n" in told
+
+
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
 def test_no_line_ends_its_block_or_begins_a_heading(texts: list[str]) -> None:
