@@ -8,15 +8,14 @@ all, an operation may end without a word. Each machine runs twice, once saved an
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from pydantic import TypeAdapter
 
 from bot.core.actions import Verdict
 from bot.core.events import (
@@ -27,7 +26,6 @@ from bot.core.events import (
     OperationId,
     Origin,
     ProbeAnswer,
-    ServiceName,
     SmokeResult,
     Ticked,
     UnitState,
@@ -36,7 +34,6 @@ from bot.core.events import (
 )
 from bot.core.incident import Incident
 from bot.core.incident_actions import (
-    CloseIncident,
     IncidentAction,
     IncidentEnded,
     PostIncidentReply,
@@ -44,17 +41,12 @@ from bot.core.incident_actions import (
 )
 from bot.core.incident_events import (
     Acknowledged,
-    DownAgain,
-    IncidentEvent,
-    Recovered,
     ResolvedByHand,
     RunLogRead,
-    ServiceStopped,
-    Worsened,
 )
 from bot.core.incident_export import render_export
 from bot.core.incident_render import render_incident_reply, render_incident_root
-from bot.core.incident_state import FLAP_WINDOW, IncidentId, IncidentPlan, IncidentState, Severity
+from bot.core.incident_state import FLAP_WINDOW, IncidentId, Severity
 from bot.core.monitor import Watch
 from bot.core.monitor_events import (
     Checked,
@@ -75,91 +67,28 @@ from bot.core.monitor_events import (
     WatchEvent,
 )
 from bot.core.monitor_host import HostWatch
-from bot.core.monitor_state import HostPlan, HostState, WatchPlan, WatchStanding, WatchState
-from config.engine_file import load_engine
+from bot.core.monitor_state import HostPlan, WatchPlan, WatchStanding
 from tests.support.incidents import OUT_OF_MEMORY, make_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BEGAN = datetime(2026, 5, 29, 3, 0, tzinfo=UTC)
-SERVICE, HOST, FAR = ServiceName("kimi-k2.5"), HostName("llm-two"), HostName("llm-three")
-EVERY = timedelta(seconds=15)
-WHO = UserId("U0123")
-ENGINE = load_engine("sglang")
-WATCH, HOST_WATCH, INCIDENT = TypeAdapter(WatchState), TypeAdapter(HostState), TypeAdapter(IncidentState)
-GOOD = ProbeAnswer(health=200, models=("kimi",), listener=True)
-PROBES = {"good": GOOD, "busy": ProbeAnswer(health=503), "refused": ProbeAnswer(error="connection refused")}
-RUNNING = UnitState("loaded", "active", "running", main_pid=7, restart_policy="always")
-UNITS = {
-    "running": RUNNING,
-    "failed": replace(RUNNING, active="failed", sub="failed", result="signal", exec_code=2, exec_status=11),
-    "looping": replace(
-        RUNNING, active="activating", sub="auto-restart", result="signal", exec_code=2, exec_status=11
-    ),
-    "stopping": replace(RUNNING, active="deactivating", sub="stop-sigterm"),
-    "stopped": replace(RUNNING, active="inactive", sub="dead", main_pid=0, exec_code=1),
-}
-LINES = {
-    "died": "u.service: Main process exited, code=killed, status=11/SEGV",
-    "failed": "u.service: Failed with result 'signal'.",
-    "restarting": "u.service: Scheduled restart job, restart counter is at {}.",
-    "stopping": "Stopping u.service - U...",
-    "stopped": "Stopped u.service - U.",
-    "started": "Started u.service - U.",
-}
-
-
-@dataclass
-class Story:
-    """One incident, twice, and a reckoning of its own of how long it was down."""
-
-    plan: IncidentPlan
-    incident: Incident
-    twin: Incident
-    actions: list[IncidentAction] = field(default_factory=list)
-    down_since: datetime | None = None
-    downtime: timedelta = timedelta()
-    closed: bool = False
-
-    @property
-    def state(self) -> IncidentState:
-        return self.incident.state
-
-    def begin(self, now: datetime) -> list[IncidentAction]:
-        begun = self.incident.begin(now)
-        assert self.twin.begin(now) == begun
-        if self.plan.severity is not Severity.DEGRADED:
-            self.down_since = self.plan.began
-        return self.take(begun)
-
-    def tell(self, event: IncidentEvent, now: datetime) -> list[IncidentAction]:
-        self.reckon(event, now)
-        self.twin = Incident(self.plan, ENGINE, INCIDENT.validate_json(INCIDENT.dump_json(self.twin.state)))
-        told = self.incident.handle(event, now)
-        assert self.twin.handle(event, now) == told
-        return self.take(told)
-
-    def take(self, actions: list[IncidentAction]) -> list[IncidentAction]:
-        assert not (self.closed and actions), "nothing is said after the close"
-        self.closed = any(isinstance(each, CloseIncident) for each in actions)
-        self.actions += actions
-        return actions
-
-    def reckon(self, event: IncidentEvent, now: datetime) -> None:
-        over = self.state.ending is not None
-        match event:
-            case Worsened():
-                self.down_since = event.sign.at
-            case DownAgain() if over and event.severity is not Severity.DEGRADED:
-                self.down_since = event.since
-            case Recovered() | ServiceStopped() | ResolvedByHand() if not over:
-                until = now if isinstance(event, ResolvedByHand) else event.since
-                if self.down_since is not None:
-                    self.downtime += max(until - self.down_since, timedelta())
-                self.down_since = None
-            case _:
-                pass
+from tests.support.stories import (
+    BEGAN,
+    ENGINE,
+    EVERY,
+    FAR,
+    GOOD,
+    HOST,
+    HOST_WATCH,
+    LINES,
+    PROBES,
+    SERVICE,
+    UNITS,
+    WATCH,
+    WHO,
+    Story,
+)
 
 
 class Courses(RuleBasedStateMachine):
