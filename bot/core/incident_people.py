@@ -6,6 +6,7 @@ for the outage it was given in: what goes down again after it was told to be ove
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.incident_actions import AckTold, EscalationTold, MuteTold
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from bot.core.incident_state import IncidentState
     from bot.core.incident_turn import IncidentTurn
 
+_SAME = timedelta(minutes=1)  # mutes that end so near to each other are one
+
 
 def take_word(
     turn: IncidentTurn, event: Acknowledged | IncidentMuted | IncidentUnmuted, now: datetime
@@ -27,10 +30,13 @@ def take_word(
         case Acknowledged():
             if state.acked_by is None:
                 state.acked_by, state.acked = event.by, now
-                told = AckTold(event.by, now - (state.worse or turn.plan.opened))
-                turn.say(told, EntryKind.PERSON, now, by=event.by)
+                ack = AckTold(event.by, now - (state.worse or turn.plan.opened))
+                turn.say(ack, EntryKind.PERSON, now, by=event.by)
         case IncidentMuted():
+            told = state.muted is not None and abs(event.until - state.muted) < _SAME
             state.muted = event.until
+            if told:  # a button that was pressed twice
+                return
             reply = MuteTold(event.by, event.until, event.reason)
             turn.say(reply, EntryKind.PERSON, now, by=event.by)
         case IncidentUnmuted():

@@ -35,6 +35,12 @@ class TestEscalation:
         assert [reply.until for reply in case.replies(MuteTold)] == [BEGAN + timedelta(hours=1), None]
         assert len(case.replies(EscalationTold)) == 1
 
+    def test_a_mute_that_is_pressed_twice_is_told_once_and_a_longer_one_again(self) -> None:
+        case, until = Case(), BEGAN + timedelta(hours=1)
+        for more in (0, 0.4, 3600):
+            case.tell(IncidentMuted(BOB, until + timedelta(seconds=more)))
+        assert [reply.until for reply in case.replies(MuteTold)] == [until, until + timedelta(hours=1)]
+
     def test_it_is_only_degraded(self) -> None:
         case = Case(make_incident_plan(severity=Severity.DEGRADED, signs=(SLOW,)))
         case.wait(3600)
