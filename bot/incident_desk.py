@@ -37,7 +37,7 @@ from bot.incident_ledger import PLAN, STATE
 from bot.incident_messages import export_letter
 from bot.incident_people import read_people
 from bot.messages import answer_root
-from bot.watch_orders import pack_fact, pack_word
+from bot.watch_orders import pack_fact, pack_word, read_fact
 from bot.watch_plans import WATCH_STATE, host_of_service
 
 if TYPE_CHECKING:
@@ -248,7 +248,19 @@ class Desk:
         if row.acked_by is not None:
             return render_acknowledged(record.subject, before=row.acked_by), Outcome.NOTHING
         await self.store.tell(record.incident, pack_fact(Acknowledged(by), name=f"ack:{token}"))
+        first = await self._acked_by(record.incident)
+        if first not in {None, by}:
+            return render_acknowledged(record.subject, before=first), Outcome.NOTHING
         return render_acknowledged(record.subject), Outcome.DONE
+
+    async def _acked_by(self, incident: IncidentId) -> UserId | None:
+        """Whoever was first of several at once: as the incident has it, or will."""
+        for fact in await self.store.facts(incident):
+            if fact.kind == Acknowledged.__name__ and isinstance(event := read_fact(fact), Acknowledged):
+                return event.by
+        record = await self.store.read(incident)
+        row = await self._row(record) if record is not None else None
+        return row.acked_by if row is not None else None
 
     async def resolve(
         self, service: ServiceName | None, incident: str | None, *, by: UserId, token: str

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.support.watchmen import Watchmen
 
 FAR = HostName("llm-three")
+BOB = UserId("U0BOB")
 ALICE, OTHER, FURTHER = UserId("U0ALICE"), ServiceName("other"), ServiceName("further")
 
 
@@ -139,6 +140,20 @@ async def test_it_is_acknowledged_once_and_closed_once(redis_url: str) -> None:
         _, outcome = await desk.resolve(SERVICE, None, by=ALICE, token="t4")
         assert outcome is Outcome.NOTHING
         assert await desk.outage_of(SERVICE) is None
+
+
+async def test_of_two_at_once_one_is_told_to_be_on_it(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        desk = Desk(room.ground)
+        await begin(room)
+        answers = await asyncio.gather(
+            *(desk.acknowledge(SERVICE, None, by=who, token=who) for who in (ALICE, BOB))
+        )
+        assert sorted(str(outcome) for _, outcome in answers) == ["done", "nothing to do"]
+        [late] = [told.text for told, outcome in answers if outcome is Outcome.NOTHING]
+        await until(lambda: any("acknowledged" in text for text in room.thread(room.roots()[0])))
+        [said] = [text for text in room.thread(room.roots()[0]) if "acknowledged" in text]
+        assert late.split(" ")[0] == said.split(" ")[0]
 
 
 async def test_a_mute_goes_to_its_watch(redis_url: str) -> None:
