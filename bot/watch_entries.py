@@ -16,6 +16,7 @@ from bot.core.events import Member, ServiceName
 from bot.core.monitor import Watch
 from bot.core.monitor_host import HostWatch
 from bot.core.monitor_state import HostState, WatchStanding, WatchState
+from bot.core.times import bring_back
 from bot.queues import QueueLooks
 from bot.rounds import pace_of
 from bot.sources import Link
@@ -90,6 +91,7 @@ async def open_entry(ground: Ground, watches: Watches, host: HostName, service: 
     plan = await make_watch_plan(ground, service)
     found = await watches.read(host, service)
     state = _read(found, WATCH_STATE, WatchState)
+    bring_back(state, ground.clock.now())  # or nothing that is seen would count until our clock is there
     entry = Entry(Watch(plan, ground.engines[service], state), service, ground.links(service))
     entry.every = max(ground.clock.real(plan.every), FASTEST)
     entry.pace = max(pace_of(entry.every, failures=plan.failures, doubt=False), FASTEST / 2)

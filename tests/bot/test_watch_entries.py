@@ -30,6 +30,18 @@ async def test_what_is_on_record_is_taken_up_with_what_is_owed(redis_url: str) -
         assert own.host_watch.plan.services == (SERVICE,)
 
 
+async def test_what_a_process_wrote_whose_clock_was_ahead_keeps_no_look_from_counting(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        watches, later = Watches(room.ground.store.link), room.ground.clock.now() + timedelta(hours=1)
+        lease = await room.ground.store.leases.claim(lease_name(HOST))
+        assert lease is not None
+        state = WatchState(standing=WatchStanding.DOWN, since=later)
+        state.members[room.member] = MemberWatch(since=later)
+        await watches.write(lease, SERVICE, Watched(state=WATCH_STATE.dump_json(state).decode()))
+        entry = await open_entry(room.ground, watches, HOST, SERVICE)
+        assert not entry.is_stale(room.ground.clock.now())
+
+
 async def test_what_was_asked_before_a_new_run_is_stale(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
         entry = await open_entry(room.ground, Watches(room.ground.store.link), HOST, SERVICE)
