@@ -229,7 +229,8 @@ class IncidentRunning:
         state = self.incident.state
         if state.ending is not None and state.ended_by is not None:
             name = f"closed:{self.plan.incident}:{state.times}"
-            await self._tell_watch(IncidentClosed(self.plan.incident, state.severity), name)
+            closed = IncidentClosed(self.plan.incident, state.severity, state.recovered)
+            await self._tell_watch(closed, name)
 
     async def _tell_watch(self, said: Said, name: str) -> None:
         while True:

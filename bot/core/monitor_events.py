@@ -105,10 +105,14 @@ class Unmuted:
 
 @dataclass(frozen=True, slots=True)
 class IncidentClosed:
-    """A person closed it by hand, though what it is about may still be down. `severity`: it had then."""
+    """A person closed it by hand, though what it is about may still be down. `severity`: it had then.
+
+    `at`: when; what was told of the incident since goes on, however late this comes.
+    """
 
     incident: IncidentId
     severity: Severity | None = None
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

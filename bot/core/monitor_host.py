@@ -115,6 +115,8 @@ class HostWatch:
         state = self.state
         if event.severity is Severity.DEGRADED and state.severity is Severity.HOST:
             return  # it went in the same moment: the incident goes on with that
+        if event.at is not None and state.told_at is not None and event.at < state.told_at:
+            return  # it was seen meanwhile, and the incident goes on with what came then
         if event.incident == state.incident and state.severity is not None:
             state.waives, state.waived = state.severity, True
             state.severity, state.recovered = None, None
@@ -153,6 +155,7 @@ class HostWatch:
             self._open(severity, began, shown, now)
             state.told, state.affected = [shown.what], shown.hidden
         state.severity, state.recovered, state.headline = severity, None, shown.sentence
+        state.told_at = now
         state.waived, state.waives = False, None
         self._tell_affected(shown)
 

@@ -126,7 +126,7 @@ def open_if_due(turn: WatchTurn, now: datetime, *, severity: Severity = Severity
         state.times += 1
     else:
         _open(turn, severity, now)
-    state.severity, state.recovered = severity, None
+    state.severity, state.recovered, state.told = severity, None, now
     state.followed, state.longest = 0, timedelta()
 
 
@@ -175,7 +175,7 @@ def open_degraded(turn: WatchTurn, sign: Sign, now: datetime) -> None:
         kept, state.signs = state.signs, [sign]
         _open(turn, Severity.DEGRADED, now)
         state.signs, state.times = kept, 0
-    state.severity, state.recovered = Severity.DEGRADED, None
+    state.severity, state.recovered, state.told = Severity.DEGRADED, None, now
 
 
 def take_closed(turn: WatchTurn, event: IncidentClosed) -> None:
@@ -185,6 +185,8 @@ def take_closed(turn: WatchTurn, event: IncidentClosed) -> None:
         return
     if event.severity is Severity.DEGRADED and state.severity is not Severity.DEGRADED:
         return  # it went down in the same moment: the incident goes on with that
+    if event.at is not None and state.told is not None and event.at < state.told:
+        return  # it was well meanwhile, and the incident goes on with what came then
     state.severity, state.recovered = None, None
     state.waived = state.standing is WatchStanding.DOWN
 

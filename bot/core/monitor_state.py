@@ -122,6 +122,7 @@ class WatchState:
     longest: timedelta = timedelta()  # that such a start lived which then died
     incident: IncidentId | None = None
     severity: Severity | None = None  # of the open incident; None: none is open
+    told: datetime | None = None  # when it last was told that it is down, or degraded
     waived: bool = False  # it is down and somebody knows: no incident until it serves again
     times: int = 0  # how often it went down in that incident
     recovered: datetime | None = None  # when the last incident was over
@@ -218,6 +219,7 @@ class HostState:
     affected: tuple[ServiceName, ...] = ()  # as it was told
     incident: IncidentId | None = None
     severity: Severity | None = None
+    told_at: datetime | None = None  # when it last was told that the host is gone, or out of sight
     recovered: datetime | None = None
     waived: bool = False  # a person closed the incident: nothing is opened until the host was seen,
     waives: Severity | None = None  # but for what is worse than that one was; None: for nothing

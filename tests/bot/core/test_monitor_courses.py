@@ -164,7 +164,7 @@ class Courses(RuleBasedStateMachine):
                 told = RunLogRead(action.member, action.invocation, make_lines(*OUT_OF_MEMORY))
                 self.follow(story, story.tell(told, self.now))
             elif isinstance(action, IncidentEnded) and action.by is not None:
-                word = IncidentClosed(story.plan.incident, story.state.severity)
+                word = IncidentClosed(story.plan.incident, story.state.severity, self.now)
                 self.words.append((story.plan.service is None, word))
 
     def is_out(self) -> bool:
@@ -363,6 +363,7 @@ class Courses(RuleBasedStateMachine):
 
     @rule()
     def close(self) -> None:
+        self.now += timedelta(seconds=1)  # a person takes their time
         for story in self.stories.values():
             self.follow(story, story.tell(ResolvedByHand(WHO), self.now))
 

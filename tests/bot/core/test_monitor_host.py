@@ -398,3 +398,16 @@ def test_a_host_that_comes_back_while_its_services_are_muted_was_no_outage() -> 
     room.look(SEEN)
     room.look(replace(GONE, muted=True), 9)
     assert room.look(SEEN, 3) == []
+
+
+def test_a_closing_that_is_heard_late_closes_nothing_that_came_after_it() -> None:
+    room = Room(rewritten=True)
+    room.look(SEEN)
+    [opened] = [each for each in room.look(GONE, 3) if isinstance(each, OpenIncident)]
+    closed = IncidentClosed(opened.plan.incident, Severity.HOST, room.now)
+    room.look(SEEN, 3)
+    room.look(GONE, 3)
+    assert isinstance(room.told()[-1], DownAgain)
+    assert room.watch.handle(closed, room.now) == []
+    room.look(SEEN, 3)
+    assert isinstance(room.told()[-1], Recovered)

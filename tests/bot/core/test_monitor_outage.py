@@ -114,6 +114,22 @@ class TestClosedByHand:
         self.slow(room)
         assert len(room.ordered(OpenIncident)) == 2
 
+    def test_a_closing_that_is_heard_late_closes_nothing_that_came_after_it(self) -> None:
+        room = Room()
+        room.serve()
+        room.probe = BUSY
+        room.look(3)
+        closed = IncidentClosed(room.ordered(OpenIncident)[-1].plan.incident, Severity.DOWN, room.now)
+        room.probe = GOOD
+        room.look(6)
+        room.probe = BUSY
+        room.look(3)
+        assert len(room.told(DownAgain)) == 1
+        room.tell(closed)
+        room.probe = GOOD
+        room.look(6)
+        assert len(room.told(Recovered)) == 2
+
     def test_what_goes_down_then_is_told(self) -> None:
         room = self.degraded()
         self.close(room, Severity.DEGRADED)
