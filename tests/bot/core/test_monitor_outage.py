@@ -126,8 +126,9 @@ class TestClosedByHand:
         room.look(3)
         assert len(room.told(DownAgain)) == 1
         room.tell(closed)
+        assert room.watch.state.severity is Severity.DOWN
         room.probe = GOOD
-        room.look(6)
+        room.look(40)
         assert len(room.told(Recovered)) == 2
 
     def test_what_goes_down_then_is_told(self) -> None:
