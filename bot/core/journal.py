@@ -71,7 +71,8 @@ class Position:
 
     journald 252 drops an entry with `--after-cursor`, so the entry of `cursor` itself is read again; a new
     Decoder that is told the position drops it, and repeats what it must of `seen` without giving it twice.
-    `over` are those of `seen` whose line was given unfinished, after long waiting: they begin no line again.
+    `over` are those of `seen` whose line was given unfinished, or whose key was not closed, after long
+    waiting: they begin none again.
     """
 
     cursor: Cursor | None
@@ -133,6 +134,7 @@ class _Draft:
 class _OpenKey:
     since: int
     block: KeyBlock
+    entries: tuple[Cursor, ...]  # of the line it began in
 
 
 class Decoder:
@@ -231,13 +233,17 @@ class Decoder:
         self._number += 1
         if self._trail:
             self._trail.append(self._last)
-        lines = [] if cursor in self._over else self._take(entry, self._last)
+        lines = self._pass_over(entry) if cursor in self._over else self._take(entry, self._last)
         if self._trail:
             lines += self._let_go()
         if self._given and cursor in self._given:
             del self._given[Cursor(cursor)]
             return []
         return lines
+
+    def _pass_over(self, entry: Entry) -> list[LogLine]:
+        """Of a line that was waited for in vain, all that counts is whether its stream ended with it."""
+        return self._end_stream(_stream_of(entry)) if entry.get("_LINE_BREAK") == "eof" else []
 
     def _reread(self, raw: bytes) -> list[LogLine]:
         """What the quick parse refused: blanks around an entry, or no entry at all."""
@@ -256,7 +262,7 @@ class Decoder:
     def _take(self, entry: Entry, cursor: Cursor | None) -> list[LogLine]:
         message = entry.get("MESSAGE", "")
         ending = entry.get("_LINE_BREAK")
-        stream = (read_word(entry, "_STREAM_ID"), read_word(entry, "_PID"))
+        stream = _stream_of(entry)
         unfinished = self._unfinished.get(stream)
         if unfinished is None:
             if ending is None and type(message) is str and self._is_plain(message, stream):
@@ -302,25 +308,32 @@ class Decoder:
         at = self._redactor.cut_before(text, len(text) - OVERLAP) or len(text)
         unfinished.pieces = [text[at:].encode(), decoder.getstate()[0]]
         unfinished.size = sum(map(len, unfinished.pieces))
-        return self._lines(unfinished.entry, unfinished.cursor, stream, text[:at], since=unfinished.since)
+        return self._lines(unfinished.entry, unfinished.cursor, stream, text[:at], whole=unfinished)
 
     def _finish(self, stream: _Stream) -> list[LogLine]:
         done = self._unfinished.pop(stream)
         text = read_text(b"".join(done.pieces))
-        return self._lines(done.entry, done.cursor, stream, text, since=done.since)
+        return self._lines(done.entry, done.cursor, stream, text, whole=done)
 
     def _lines(
-        self, entry: Entry, cursor: Cursor | None, stream: _Stream, text: str, *, since: int | None = None
+        self,
+        entry: Entry,
+        cursor: Cursor | None,
+        stream: _Stream,
+        text: str,
+        *,
+        whole: _Unfinished | None = None,
     ) -> list[LogLine]:
+        """`whole`: what was joined to this line, which else is one entry."""
         key = self._keys.get(stream)
         masked_text, masked, block = self._redactor.redact_in(key.block if key else None, text)
         if block is None:
             self._keys.pop(stream, None)
-        elif key is None:
-            self._keys[stream] = _OpenKey(self._hold(cursor) if since is None else since, block)
+        elif key is None or block.lines == 0:  # it begins, or anew: what came before does not matter any more
+            since = self._hold(cursor) if whole is None else whole.since
+            entries = whole.entries if whole is not None else [cursor] if cursor is not None else []
+            self._keys[stream] = _OpenKey(since, block, tuple(entries))
         else:
-            if block.lines == 0:  # it begins anew, and what came before it does not matter any more
-                key.since = self._hold(cursor) if since is None else since
             key.block = block
         parts = split_bar(masked_text) if "\r" in masked_text else (masked_text,)
         if len(parts) == 1:
@@ -374,7 +387,7 @@ class Decoder:
             self._over.update(dict.fromkeys(self._unfinished[stream].entries))
             lines += self._finish(stream)
         for stream in self._overdue(self._keys):
-            del self._keys[stream]
+            self._over.update(dict.fromkeys(self._keys.pop(stream).entries))
         held = self._held()
         if not held:
             self._forget()
@@ -394,6 +407,10 @@ class Decoder:
 
     def _overdue(self, held: Mapping[_Stream, _Unfinished | _OpenKey]) -> Iterable[_Stream]:
         return [stream for stream, one in held.items() if self._number - one.since >= HELD_ENTRIES]
+
+
+def _stream_of(entry: Entry) -> _Stream:
+    return read_word(entry, "_STREAM_ID"), read_word(entry, "_PID")
 
 
 def _parse(raw: bytes) -> Entry | None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bot.core import journal
@@ -254,6 +254,30 @@ def _from(entries: list[dict[str, Any]], position: Position) -> list[dict[str, A
     return entries[cursors.index(position.cursor) if position.cursor else 0 :]
 
 
+def _make_entries(*rows: tuple[object, str, str, str | None]) -> list[dict[str, Any]]:
+    """Of each its message, pid, stream and ending."""
+    return [
+        make_entry(number, message, _PID=pid, _STREAM_ID=stream, _LINE_BREAK=ending)
+        for number, (message, pid, stream, ending) in enumerate(rows)
+    ]
+
+
+BEGIN_KEY = "-----BEGIN PRIVATE KEY-----"
+# A key that was waited for in vain, part of which is read again: it does not begin anew, and its stream ends.
+KEY_GIVEN_UP = _make_entries(
+    ("joined: ", "1002", "bb", "line-max"),
+    ("plain", "1001", "aa", None),
+    ("unfinished", "1001", "aa", "line-max"),
+    (BEGIN_KEY, "1002", "bb", None),
+    ("MIIEpAIBAAKCAQEAx0ZzMIIEpAIBAAKCAQEAx0Zz", "1002", "bb", "line-max"),
+)
+STREAM_ENDED = _make_entries(
+    ("joined: ", "1002", "bb", "line-max"),
+    ("plain", "1001", "aa", None),
+    ("plain", "1001", "aa", None),
+    (BEGIN_KEY, "1001", "bb", "line-max"),
+    (BEGIN_KEY, "1002", "bb", "eof"),
+)
 MESSAGES = st.sampled_from(
     [
         "[2026-05-29 23:49:47 TP5] Load weight begin. avail mem=77.0 GB",
@@ -261,7 +285,7 @@ MESSAGES = st.sampled_from(
         BAR + "[2026-05-29 23:49:47 TP0] one behind",
         f" api_key='{SERVER_ARGS_KEY}'",
         SERVER_ARGS_KEY[:5],
-        "-----BEGIN PRIVATE KEY-----",
+        BEGIN_KEY,
         "MIIEpAIBAAKCAQEAx0ZzMIIEpAIBAAKCAQEAx0Zz",
         "-----END PRIVATE KEY-----",
         "x" * 90,
@@ -280,12 +304,7 @@ ENTRIES = st.lists(
         st.sampled_from([None, None, "line-max", "pid-change", "eof", "nul"]),
     ),
     max_size=24,
-).map(
-    lambda rows: [
-        make_entry(number, message, _PID=pid, _STREAM_ID=stream, _LINE_BREAK=ending)
-        for number, (message, pid, stream, ending) in enumerate(rows)
-    ]
-)
+).map(lambda rows: _make_entries(*rows))
 BOUNDED = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -319,6 +338,8 @@ def test_any_cut_gives_the_same_lines_and_position(entries: list[dict[str, Any]]
 
 @BOUNDED
 @given(entries=ENTRIES, crashes=st.lists(st.integers(0, 24), min_size=1, max_size=4))
+@example(entries=KEY_GIVEN_UP, crashes=[5])
+@example(entries=STREAM_ENDED, crashes=[5])
 @pytest.mark.usefixtures("limits")
 def test_going_on_from_any_position_loses_and_repeats_nothing(
     entries: list[dict[str, Any]], crashes: list[int]
