@@ -7,7 +7,6 @@ import contextlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import pytest
 from redis.crc import key_slot
 
 from bot.clients.redis_link import thread_key
@@ -21,6 +20,8 @@ from tests.support.practice import Practice
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import pytest
 
     from bot.clients.records import Outgoing
     from tests.support.redis_many import RedisCluster, SentinelGroup
@@ -75,13 +76,14 @@ def expected() -> dict[str, list[str]]:
 async def test_a_master_killed_amid_sending_costs_and_doubles_nothing(
     own_sentinels: SentinelGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What no replica confirmed in time dies with its master, as the guide says; a busy machine makes it late.
-    monkeypatch.setattr("bot.clients.redis_sentinel.REPLICA_MILLISECONDS", 3000)
     async with two_processes(own_sentinels.url) as stage:
         former = own_sentinels.master()
         writing = asyncio.gather(*(write_all(stage.store, name) for name in THREADS))
-        await until(lambda: sum(map(len, told(stage).values())) > REPLIES)
-        await asyncio.to_thread(former.kill)
+        with monkeypatch.context() as patch:
+            # What no replica confirmed in time dies with its master, and a busy machine confirms late.
+            patch.setattr("bot.clients.redis_sentinel.REPLICA_MILLISECONDS", 3000)
+            await until(lambda: sum(map(len, told(stage).values())) > REPLIES)
+            await asyncio.to_thread(former.kill)
         await writing
         await until(lambda: sum(map(len, told(stage).values())) >= len(THREADS) * (REPLIES + 1), LONG)
         await until(lambda: nothing_waits(stage.store), LONG)
