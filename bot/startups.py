@@ -54,6 +54,13 @@ class Startups(Carrying):
 
     async def request(self, request: Request) -> RequestAnswer:
         """Begin what a person asked for, or say why not. StoreUnavailable, Leaving: nothing was done."""
+        try:
+            return await self._begin_or_refuse(request)
+        except (HostError, CommandRefused) as error:
+            return Declined(str(error))
+
+    async def _begin_or_refuse(self, request: Request) -> RequestAnswer:
+        """Raises HostError for a host that cannot be looked at, CommandRefused for what makes no sense."""
         identity = operation_of(request.token) if request.token else OperationId(uuid.uuid4().hex)
         if request.token and await self.ground.store.operation(identity) is not None:
             return Started(identity)
@@ -69,25 +76,27 @@ class Startups(Carrying):
     async def follow(
         self, service: ServiceName, invocation: InvocationId, *, reason: str = ""
     ) -> OperationId | None:
-        """A startup that nobody in chat asked for, once for each `invocation`; raises as `request` does.
+        """A startup that nobody in chat asked for, once for each `invocation`.
 
-        None: there is nothing to follow, or an operation follows the service already. StoreUnavailable also
-        while nothing may be begun because Redis came back empty: whoever noticed the start asks again.
+        None: there is nothing to follow, or an operation follows the service already. HostError, where nobody
+        can say so; StoreUnavailable also while nothing may be begun because Redis came back empty. Then
+        whoever noticed the start asks again.
         """
         if refusal := await self.refusal():
             raise StoreUnavailable(refusal)
         token = f"follow {service} {invocation}"
-        answer = await self.request(Request(service, Verb.WATCH, UserId(""), reason=reason, token=token))
+        request = Request(service, Verb.WATCH, UserId(""), reason=reason, token=token)
+        try:
+            answer = await self._begin_or_refuse(request)
+        except CommandRefused:
+            return None
         return answer.operation if isinstance(answer, Started) else None
 
     async def _look_and_begin(
         self, request: Request, identity: OperationId, held: Held | None
     ) -> RequestAnswer:
         links = self.ground.links(request.service)
-        try:
-            units = await observe(links, request)
-        except (HostError, CommandRefused) as error:
-            return Declined(str(error))
+        units = await observe(links, request)
         if await costs(self.ground, request):
             return NeedsConfirmation(f"{request.service} answers requests at present.")
         if held is None:
@@ -95,7 +104,7 @@ class Startups(Carrying):
         if not await self._supersede(held, request):
             return Busy(held)
         # What was superseded may have changed the units meanwhile: they are looked at anew.
-        return await self.request(replace(request, over=None))
+        return await self._begin_or_refuse(replace(request, over=None))
 
     async def held(self, service: ServiceName) -> Held | None:
         """Who has the service now, since when, and what for."""

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Task
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 import structlog
 
 from bot.core.incident_words import tell_how
 from bot.core.monitor_events import OpenIncident, TellIncident, TellStopped, WatchStart
-from bot.errors import KimiError, Leaving, StoreUnavailable
+from bot.errors import (
+    CommandTimedOut,
+    HostKeyRejected,
+    HostUnreachable,
+    KimiError,
+    Leaving,
+    LoginRefused,
+    StoreUnavailable,
+)
 from bot.ground import Ground
 from bot.incident_messages import stopped_message
 from bot.incidents import Incidents
@@ -24,6 +32,7 @@ log = structlog.get_logger()
 
 _RETRY = 1.0  # real seconds
 _TRIES = 30  # at a time
+_UNSEEN = (HostUnreachable, CommandTimedOut, HostKeyRejected, LoginRefused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,7 @@ class Acts:
     ground: Ground
     incidents: Incidents
     startups: Startups
+    _waiting: set[str] = field(default_factory=set)  # for their hosts, and told of in the log
 
     async def carry(self, order: Order, name: str) -> Task[bool] | None:
         """Once for each `name`, however often it is tried. Raises StoreUnavailable to be asked again.
@@ -48,13 +58,17 @@ class Acts:
                 self.ground.outbox.wake()
             case WatchStart():
                 # Hosts are asked for it, and what else the watch orders does not wait for them.
-                return self.ground.tasks.spawn(f"follow {order.service}", self._follow(order))
+                return self.ground.tasks.spawn(f"follow {order.service}", self._follow(order, name))
             case _:
                 assert_never(order)
         return None
 
-    async def _follow(self, order: WatchStart) -> bool:
-        """Whether it is followed, or need not be; one that begins while Redis is away is a little later."""
+    async def _follow(self, order: WatchStart, name: str) -> bool:
+        """Whether it is followed, or need not be.
+
+        One that begins while Redis is away is a little later; one whose host does not answer just then is
+        with a round that comes, once it does.
+        """
         reason = tell_how(order.how, order.attempt)
         for _ in range(_TRIES):
             try:
@@ -63,11 +77,24 @@ class Acts:
                 await asyncio.sleep(_RETRY)
             except Leaving:
                 return False
+            except _UNSEEN as error:
+                self._wait(order, name, error)
+                return False
             except KimiError as error:
                 log.warning("start_not_followed", service=order.service, error=str(error))
-                return True
+                return self._done(name)
             else:
                 told = "start_followed" if operation is not None else "start_need_not_be_followed"
                 log.info(told, service=order.service, operation=operation, how=order.how)
-                return True
+                return self._done(name)
         return False
+
+    def _wait(self, order: WatchStart, name: str, error: KimiError) -> None:
+        """Each round tries it; the log has it once."""
+        if name not in self._waiting:
+            self._waiting.add(name)
+            log.warning("start_followed_later", service=order.service, error=str(error))
+
+    def _done(self, name: str) -> bool:
+        self._waiting.discard(name)
+        return True

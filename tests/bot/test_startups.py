@@ -376,3 +376,21 @@ async def test_a_start_nobody_asked_for_waits_until_something_may_be_begun() -> 
         operation = await stage.startups.follow(SERVICE, NEW)
         assert operation in stage.startups.running
         assert await stage.startups.follow(SERVICE, NEW) == operation
+
+
+async def test_a_start_nobody_asked_for_is_not_given_up_while_its_host_does_not_answer() -> None:
+    async with backstage() as stage:
+        stage.host.show_error = GONE
+        with pytest.raises(HostUnreachable):
+            await stage.startups.follow(SERVICE, NEW)
+        assert (stage.store.holders, stage.store.operations) == ({}, {})
+        stage.host.show_error = None
+        operation = await stage.startups.follow(SERVICE, NEW)
+        assert operation in stage.startups.running
+
+
+async def test_a_start_that_is_over_when_it_is_looked_for_need_not_be_followed() -> None:
+    async with backstage() as stage:
+        stage.host.units[UNIT] = DEAD
+        assert await stage.startups.follow(SERVICE, NEW) is None
+        assert (stage.store.holders, stage.store.operations) == ({}, {})

@@ -5,14 +5,26 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from structlog.testing import capture_logs
+
 from bot.core.events import InvocationId, Member, OperationId, UserId
 from bot.core.incident_events import Acknowledged
 from bot.core.incident_state import How
 from bot.core.monitor_events import OpenIncident, TellIncident, TellStopped, WatchStart
-from bot.errors import CommandRefused, Leaving, StoreUnavailable
+from bot.errors import (
+    CommandRefused,
+    CommandTimedOut,
+    HostKeyRejected,
+    HostUnreachable,
+    KimiError,
+    Leaving,
+    LoginRefused,
+    StoreUnavailable,
+)
 from bot.watch_acts import Acts
 from tests.support.waiting import until
-from tests.support.watchmen import SERVICE, watchmen
+from tests.support.watchmen import HOST, SERVICE, watchmen
 
 if TYPE_CHECKING:
     from tests.support.watchmen import Watchmen
@@ -89,3 +101,23 @@ async def test_one_that_is_being_stopped_leaves_it_to_the_next_process(redis_url
         following = await acts(room, ScriptedStartups(Leaving("bye"))).carry(START, "name")
         assert following is not None
         assert not await following
+
+
+@pytest.mark.parametrize("kind", [HostUnreachable, CommandTimedOut, HostKeyRejected, LoginRefused])
+async def test_a_host_that_does_not_answer_just_then_is_asked_with_each_round_and_told_once(
+    redis_url: str, kind: type[KimiError]
+) -> None:
+    gone = kind(HOST, "llm-two: no connection")
+    async with watchmen(redis_url) as room:
+        startups = ScriptedStartups(gone, gone)
+        act = acts(room, startups)
+        with capture_logs() as logs:
+            answers = []
+            for _ in range(3):
+                following = await act.carry(START, "name")
+                assert following is not None
+                answers.append(await following)
+        assert answers == [False, False, True]
+        assert len(startups.asked) == 3
+        facts = [fact["event"] for fact in logs if fact["event"].startswith("start_")]
+        assert facts == ["start_followed_later", "start_followed"]

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bot.clients.store_incidents import IncidentRecord, IncidentStore
-from bot.core.events import ServiceName, UserId
+from bot.core.events import OperationId, ServiceName, UserId
 from bot.incident_ledger import PLAN, STATE
 from bot.practice.engine import ServerStatus
 from bot.practice.workspace import ALICE, CHANNEL, SERVICE
+from bot.startups import Startups
 from tests.support.practice import Practice, practise
 from tests.support.waiting import until
 
@@ -209,6 +210,31 @@ async def test_a_restart_in_a_terminal_is_a_startup_and_no_outage() -> None:
         assert len(found.starts()) == 1
         history = await found.practice.app.startups.ground.store.history(ServiceName(SERVICE), 5)
         assert len(history) == 1
+
+
+async def test_a_start_whose_host_goes_away_just_then_is_followed_once_the_host_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    follow, asked = Startups.follow, 0
+    async with night("restarted-in-terminal") as found:
+        host = found.practice.workspace.host
+
+        async def follow_as_it_goes(*told: Any, **more: Any) -> OperationId | None:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                await host.close_door()
+            return await follow(*told, **more)
+
+        monkeypatch.setattr(Startups, "follow", follow_as_it_goes)
+        await found.practice.until(lambda _: asked >= 3, within=WITHIN)
+        assert found.starts() == []
+        await host.open_door()
+        await found.practice.until(lambda _: found.starts(), within=WITHIN)
+        operation = await found.practice.verdict()
+        assert (operation.verdict, operation.by) == ("healthy", None)
+        [start] = found.starts()
+        assert "started outside chat" in start.plain
 
 
 async def test_a_slow_death_is_degraded_first_and_down_then() -> None:
