@@ -16,9 +16,13 @@ from bot.clients.store import Store
 from bot.core.access import named_groups
 from bot.core.events import HostName, UnitName
 from bot.errors import (
+    CommandTimedOut,
     ConfigurationInvalid,
     HostError,
+    HostKeyRejected,
+    HostUnreachable,
     KimiError,
+    LoginRefused,
     SlackBusy,
     SlackError,
     SlackUncertain,
@@ -71,15 +75,7 @@ async def check(path: Path, environ: Mapping[str, str], *, offline: bool) -> lis
             findings.append(Finding("environment", good=False, words=UNSIGNED))
         findings.extend(await _redis(settings.redis_url or configuration.redis.url))
         findings.extend(await _slack(configuration, settings))
-    hosts = {name: Host(HostName(name), section) for name, section in configuration.hosts.items()}
-    try:
-        for name, host in hosts.items():
-            findings.append(await _host(name, host, scope=_scope_of(name, configuration)))
-        for name, section in configuration.services.items():
-            findings.extend(await _service(name, section, hosts, environ))
-    finally:
-        for host in hosts.values():
-            await host.close()
+    findings.extend(await _hosts_and_services(configuration, environ))
     return findings
 
 
@@ -198,17 +194,46 @@ def _scope_of(host: str, configuration: Configuration) -> str:
     return "user" if scopes == {"user"} else "system"
 
 
-async def _host(name: str, host: Host, *, scope: str) -> Finding:
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """A host, and in short why nothing on it can be looked at; empty where it can."""
+
+    host: Host
+    barred: str = ""
+
+
+async def _hosts_and_services(configuration: Configuration, environ: Mapping[str, str]) -> list[Finding]:
+    findings: list[Finding] = []
+    hosts = {name: Host(HostName(name), section) for name, section in configuration.hosts.items()}
+    try:
+        reached: dict[str, _Reached] = {}
+        for name, host in hosts.items():
+            found, reached[name] = await _host(name, host, scope=_scope_of(name, configuration))
+            findings.append(found)
+        for name, section in configuration.services.items():
+            findings.extend(await _service(name, section, reached, environ))
+    finally:
+        for host in hosts.values():
+            await host.close()
+    return findings
+
+
+async def _host(name: str, host: Host, *, scope: str) -> tuple[Finding, _Reached]:
+    subject, barred = f"host {name}", ""
     try:
         await host.boot_id()
         await host.journal_end(scope=scope)
     except HostError as error:
-        return Finding(f"host {name}", good=False, words=str(error))
-    return Finding(f"host {name}", good=True, words="key and login accepted, journal readable")
+        if isinstance(error, (HostUnreachable, CommandTimedOut)):
+            barred = f"not looked at: {name} did not answer"
+        elif isinstance(error, (HostKeyRejected, LoginRefused)):
+            barred = f"not looked at: {name} did not let kimi in"
+        return Finding(subject, good=False, words=str(error)), _Reached(host, barred)
+    return Finding(subject, good=True, words="key and login accepted, journal readable"), _Reached(host)
 
 
 async def _service(
-    name: str, section: ServiceSection, hosts: Mapping[str, Host], environ: Mapping[str, str]
+    name: str, section: ServiceSection, hosts: Mapping[str, _Reached], environ: Mapping[str, str]
 ) -> list[Finding]:
     findings = [
         await _unit(UnitName(member.unit), hosts[member.host], scope=section.scope)
@@ -218,7 +243,16 @@ async def _service(
         names = dict.fromkeys(member.host for member in section.units)
         findings.extend([await _log_file(section.log_file, hosts[host]) for host in names])
     first = hosts[section.units[0].host] if section.reach == "ssh" else None
-    probe = Probe(section, host=first, api_key=read_api_key(environ, section.api_key_env))
+    if first is not None and first.barred:
+        return [*findings, Finding(f"service {name}", good=False, words=first.barred)]
+    return [*findings, await _answer(name, section, first, environ)]
+
+
+async def _answer(
+    name: str, section: ServiceSection, through: _Reached | None, environ: Mapping[str, str]
+) -> Finding:
+    host = through.host if through is not None else None
+    probe = Probe(section, host=host, api_key=read_api_key(environ, section.api_key_env))
     try:
         async with asyncio.timeout(_PROBE_WITHIN):
             problem = doubt_answer(await probe.check(), model=section.model)
@@ -226,14 +260,13 @@ async def _service(
         problem = f"{section.url} does not answer within {_PROBE_WITHIN:g} s."
     finally:
         await probe.close()
-    findings.append(
-        Finding(f"service {name}", good=problem is None, words=problem or f"serves {section.model}")
-    )
-    return findings
+    return Finding(f"service {name}", good=problem is None, words=problem or f"serves {section.model}")
 
 
-async def _unit(unit: UnitName, host: Host, *, scope: str) -> Finding:
-    subject = f"unit {unit}"
+async def _unit(unit: UnitName, reached: _Reached, *, scope: str) -> Finding:
+    subject, host = f"unit {unit}", reached.host
+    if reached.barred:
+        return Finding(subject, good=False, words=reached.barred)
     try:
         state = await host.show(unit, scope=scope)
         if state.load != "loaded":
@@ -247,8 +280,11 @@ async def _unit(unit: UnitName, host: Host, *, scope: str) -> Finding:
     return Finding(subject, good=True, words=f"{host.name}: {state.active} ({state.sub})")
 
 
-async def _log_file(path: str, host: Host) -> Finding:
+async def _log_file(path: str, reached: _Reached) -> Finding:
     """One that is not there yet comes with the first start; one that may not be read never will."""
+    host = reached.host
+    if reached.barred:
+        return Finding(f"log file {path}", good=False, words=reached.barred)
     try:
         end = await host.log_end(path)
     except HostError as error:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import socket
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import asyncssh
 
 from bot.__main__ import MANIFEST
 from bot.check import SCOPES, Finding, check, render_findings
@@ -189,6 +193,54 @@ async def test_a_wrong_key_of_the_engine_and_a_host_that_is_away(tmp_path: Path,
         wrong = await made.wrong()
         assert set(wrong) == {"host llm-two", "unit sglang-kimi.service", "service kimi-k2.5"}
         assert "llm-two" in wrong["host llm-two"]
+
+
+FAR = """
+[hosts.llm-three]
+address = "127.0.0.1"
+port = {port}
+user = "kimi"
+identity_file = "{identity}"
+known_hosts = "{known}"
+"""
+FOUR = """
+[services."{name}"]
+host = "llm-three"
+unit = "{name}.service"
+url = "http://127.0.0.1:1"
+model = "{name}"
+log_file = "/var/log/{name}.log"
+"""
+
+
+async def test_of_a_host_that_does_not_answer_its_own_row_says_why_and_the_others_that_alone(
+    tmp_path: Path, redis_url: str
+) -> None:
+    names = ["a", "b", "c", "d"]
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    async with bench(tmp_path, redis_url) as made:
+        files = {"identity": made.host.identity_file, "known": made.host.known_hosts}
+        made.more = FAR.format(port=port, **files) + "".join(FOUR.format(name=name) for name in names)
+        wrong = await made.wrong()
+        why = wrong.pop("host llm-three")
+        assert f"127.0.0.1:{port} refuses connections" in why
+        rows = [
+            (f"unit {name}.service", f"log file /var/log/{name}.log", f"service {name}") for name in names
+        ]
+        short = "not looked at: llm-three did not answer"
+        assert wrong == dict.fromkeys(itertools.chain(*rows), short)
+        made.more = made.more.replace(f"port = {port}", f"port = {made.host.port}")
+        made.more = made.more.replace(str(made.host.identity_file), str(strange_key(tmp_path)))
+        wrong = await made.wrong()
+        assert "key" in wrong.pop("host llm-three")
+        assert set(wrong.values()) == {"not looked at: llm-three did not let kimi in"}
+
+
+def strange_key(folder: Path) -> Path:
+    path = folder / "strange"
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(path)
+    return path
 
 
 async def test_what_is_wrong_in_slack_is_said_with_its_remedy(tmp_path: Path, redis_url: str) -> None:
