@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
 ANYWHERE = {"bot.errors", "bot.clock"}  # known to all, and knowing nothing
 TALK = {"bot.__main__", "bot.app", "bot.check", "bot.clients", "bot.ears", "bot.practice"}
-DRAW = {"bot.__main__", "bot.chart"}
+DRAW = {"bot.__main__", "bot.chart", "bot.sheet"}
 HEAR = {"bot.__main__", "bot.app", "bot.run", "bot.check", "bot.ears", "bot.practice"}
 
 

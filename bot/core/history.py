@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 30
 _MOST_LAYERS = 5  # phases with a layer of their own
 _MOST_TOLD = 8  # startups that the alt text tells one by one
+_CEILING = 1.5  # times the longest healthy start: what failed after hours must not flatten the others
+_UNWORKED = frozenset({PhaseId.READY})  # a wait of our own choice, and no work of the service
 _DRAWN = frozenset({Verdict.HEALTHY, Verdict.FAILED})
 
 Layer: TypeAlias = tuple[PhaseId, Role]
@@ -45,6 +47,19 @@ class History:
     layers: tuple[Layer, ...]
     columns: tuple[Column, ...]
     usual: float | None = None
+
+    @property
+    def ceiling(self) -> float:
+        """Seconds up to which columns are drawn; what took longer is cut there."""
+        most = max((column.total for column in self.columns), default=0.0)
+        healthy = [column.total for column in self.columns if column.good]
+        known = [*healthy, self.usual] if self.usual is not None else healthy
+        return max(min(most, max(known) * _CEILING) if known else most, max(known, default=0.0), 1.0)
+
+    @property
+    def cut(self) -> tuple[Column, ...]:
+        """Those that stand above the ceiling."""
+        return tuple(column for column in self.columns if column.total > self.ceiling)
 
 
 def make_history(
@@ -72,6 +87,8 @@ def _layers(startups: Sequence[PastStartup]) -> tuple[Layer, ...]:
     order: dict[str, Layer] = {}
     for startup in startups:
         for each in startup.account.phases:
+            if each.phase in _UNWORKED:
+                continue
             key = phase_key(each.phase, each.role)
             sums[key] = sums.get(key, 0.0) + each.own
             order.setdefault(key, (each.phase, each.role))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bot.core.findings import PhaseRecord
 
 MOST_ALT = 1_000  # characters of alt text that Slack takes
-MOST_LANES = 8  # rows of ranks that a phone can show
+MOST_LANES = 16  # rows of ranks that a phone can show: those of two nodes
 _MOST_SHARES = 9  # phases told by name; the short ones beyond are told as a sum
 _NO_TIME = datetime.min.replace(tzinfo=UTC)  # what stands for the time of a line that has none
 _MOST_CAUSE = 300
@@ -50,11 +50,11 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one phase took in all."""
+    """What one phase took in all. `took`: None where it went wrong before the log came to it."""
 
     phase: PhaseId
     role: Role
-    took: timedelta
+    took: timedelta | None
     usual: timedelta | None = None
     mark: Mark = Mark.DONE
 
@@ -84,7 +84,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """`whole` is the startup, `lanes` its ranks; `seconds` the width. Not `timed`: the order alone."""
+    """`whole` is the startup, `lanes` its ranks; `seconds` the width. `untimed`: why it has no scale."""
 
     title: str
     verdict: str
@@ -95,8 +95,12 @@ class Waterfall:
     shares: tuple[Share, ...]
     seconds: float
     ranks: int
-    timed: bool = True
+    untimed: str = ""
     cause: str = ""
+
+    @property
+    def timed(self) -> bool:
+        return not self.untimed
 
 
 def make_waterfall(subject: Subject, records: Sequence[PhaseRecord]) -> Waterfall | None:
@@ -110,6 +114,11 @@ def make_waterfall(subject: Subject, records: Sequence[PhaseRecord]) -> Waterfal
     shown = _choose(ranks, spread, subject.rank)
     lanes = tuple(_lane(rank, note, subject, records, scale=scale, wrong=wrong) for rank, note in shown)
     bars = tuple(_bar(index, subject, records, scale=scale, wrong=wrong) for index in range(len(records)))
+    shares = _shares(subject, records, scale=scale, wrong=wrong)
+    seconds = max((bar.ended for bar in bars), default=0.0) or 1.0
+    if subject.wrong is not None and wrong is None:  # before the log said a word of that phase
+        bars = (*bars, Bar(*subject.wrong, seconds, seconds, subject.mark))
+        shares = (*shares, Share(*subject.wrong, None, mark=subject.mark))
     return Waterfall(
         title=subject.title,
         verdict=subject.verdict,
@@ -117,10 +126,10 @@ def make_waterfall(subject: Subject, records: Sequence[PhaseRecord]) -> Waterfal
         note=spread.sentence if spread is not None and scale.timed else "",
         whole=Lane("all", _nest(bars)),
         lanes=lanes,
-        shares=_shares(subject, records, scale=scale, wrong=wrong),
-        seconds=max((bar.ended for bar in bars), default=0.0) or 1.0,
+        shares=shares,
+        seconds=seconds,
         ranks=len(ranks),
-        timed=scale.timed,
+        untimed=scale.untimed,
         cause=subject.cause,
     )
 
@@ -142,6 +151,12 @@ class _Scale:
     @property
     def timed(self) -> bool:
         return self.until > self.began
+
+    @property
+    def untimed(self) -> str:
+        if self.timed:
+            return ""
+        return "the log has no times" if self.until == _NO_TIME else "all its times are the same"
 
     def seconds(self, began: datetime, ended: datetime | None, *, place: int) -> tuple[float, float]:
         if not self.timed:
@@ -219,10 +234,14 @@ def _shares(
         key = (record.phase, record.role)
         left, right = scale.seconds(record.began, record.ended, place=index)
         before = shares.get(key)
-        took = timedelta(seconds=right - left) + (before.took if before else timedelta())
+        took = timedelta(seconds=right - left) + _took(before)
         mark = subject.mark if index == wrong else (before.mark if before else Mark.DONE)
         shares[key] = Share(*key, took, subject.usual.of(*key), mark)
     return tuple(shares.values())
+
+
+def _took(share: Share | None) -> timedelta:
+    return (share.took if share is not None else None) or timedelta()
 
 
 # ---- who was slow ------------------------------------------------------------------------------------------
@@ -285,9 +304,9 @@ def _choose(ranks: Sequence[Rank], spread: _Spread | None, failed: Rank | None) 
 
 def named_shares(waterfall: Waterfall) -> tuple[tuple[Share, ...], timedelta]:
     """The phases worth a name, in their order, and what all the others took together."""
-    longest = sorted(waterfall.shares, key=lambda share: (share.mark is not Mark.DONE, share.took))
+    longest = sorted(waterfall.shares, key=lambda share: (share.mark is not Mark.DONE, _took(share)))
     named = set(map(id, longest[-_MOST_SHARES:]))
-    rest = sum((share.took for share in waterfall.shares if id(share) not in named), timedelta())
+    rest = sum((_took(share) for share in waterfall.shares if id(share) not in named), timedelta())
     return tuple(share for share in waterfall.shares if id(share) in named), rest
 
 
@@ -300,7 +319,7 @@ def describe_waterfall(waterfall: Waterfall) -> str:
     sentences = [
         f"{waterfall.title}: {waterfall.verdict}.",
         f"Phases: {join_names(phases, last='and then')}.",
-        "" if waterfall.timed else "The log has no times: only the order is shown.",
+        f"Only the order is shown: {waterfall.untimed}." if waterfall.untimed else "",
         _say_ranks(waterfall),
         f"Cause: {shorten(waterfall.cause, _MOST_CAUSE).rstrip('.')}." if waterfall.cause else "",
     ]
@@ -309,7 +328,7 @@ def describe_waterfall(waterfall: Waterfall) -> str:
 
 def _say_share(share: Share, *, timed: bool) -> str:
     wrong = {Mark.FAILED: " (went wrong here)", Mark.STALLED: " (no progress)"}.get(share.mark, "")
-    took = f" {spell_usual(share.took, share.usual)}" if timed else ""
+    took = f" {spell_usual(share.took, share.usual)}" if timed and share.took is not None else ""
     return f"{share.label}{took}{wrong}"
 
 

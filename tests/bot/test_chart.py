@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 import pytest
 
 from bot import chart
-from bot.chart import BAD, FRAME, GROUND, draw_history, draw_waterfall
+from bot.chart import draw_history, draw_waterfall
 from bot.core.account import Account
 from bot.core.actions import Verdict
-from bot.core.events import PhaseId
+from bot.core.events import PhaseId, Role
 from bot.core.history import make_history
-from bot.core.picture import Subject, make_waterfall
+from bot.core.picture import Bar, Lane, Subject, make_waterfall
+from bot.sheet import BAD, COLOURS, FRAME
 from tests.support.pictures import Picture, read_png
 from tests.support.waterfalls import failed_waterfall, healthy_waterfall, past, start
 
@@ -33,40 +34,13 @@ def looked_at(content: bytes) -> Picture:
     return picture
 
 
-def luminance(colour: str) -> float:
-    """Relative luminance as WCAG defines it."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one: str, other: str) -> float:
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-@pytest.mark.parametrize("colour", [*chart._COLOURS.values(), chart.BAD_FILL, chart.FRAME, chart._REST])
-def test_every_fill_stands_out_from_the_ground(colour: str) -> None:
-    assert contrast(colour, GROUND) >= 3
-
-
-@pytest.mark.parametrize("colour", [chart.TEXT, chart.DIM, BAD])
-def test_every_text_can_be_read(colour: str) -> None:
-    assert contrast(colour, GROUND) >= 4.5
-
-
-def test_every_phase_has_a_colour_of_its_own() -> None:
-    assert set(chart._COLOURS) == set(PhaseId)
-    assert len(set(chart._COLOURS.values())) == len(PhaseId)
-
-
 @pytest.mark.parametrize("ranks", [0, 1, 8, 16, 64])
 def test_a_waterfall_of_any_number_of_ranks(ranks: int) -> None:
     picture = looked_at(draw_waterfall(healthy_waterfall(ranks, draft=ranks == 8)))
     for top, bottom in ((0.02, 0.2), (0.3, 0.5), (0.8, 0.97)):
         assert picture.colours(top=top, bottom=bottom) > 8
     assert not picture.holds(BAD)
-    assert picture.holds(chart._COLOURS[PhaseId.WEIGHTS])
+    assert picture.holds(COLOURS[PhaseId.WEIGHTS])
 
 
 def test_what_failed_is_framed() -> None:
@@ -99,6 +73,26 @@ def test_a_history_without_accounts_is_drawn_too() -> None:
     made = make_history("kimi-k2.5", [past(days, known=Account()) for days in range(1, 4)])
     assert made is not None
     looked_at(draw_history(made))
+
+
+def test_what_took_far_longer_than_the_healthy_ones_is_cut() -> None:
+    given_up = replace(
+        past(2, Verdict.FAILED), account=Account(7_200.0, past(2, Verdict.FAILED).account.phases)
+    )
+    made = make_history("kimi-k2.5", [past(1), given_up, past(3)])
+    assert made is not None
+    assert made.cut
+    looked_at(draw_history(made))
+
+
+def test_a_number_stands_where_no_inner_bar_covers_it() -> None:
+    outer = Bar(PhaseId.WARMUP, Role.TARGET, 0, 100)
+    inner = Bar(PhaseId.COMPILE, Role.TARGET, 20, 60, inner=True)
+    lane = Lane("all", (outer, inner))
+    assert chart._free_part(outer, lane) == (60, 100)
+    assert chart._free_part(inner, lane) == (20, 60)
+    covered = Lane("all", (outer, replace(inner, began=0, ended=100)))
+    assert chart._free_part(outer, covered) == (0, 0)
 
 
 def test_two_at_once_are_drawn_one_after_the_other() -> None:

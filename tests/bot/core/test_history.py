@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import given, settings
@@ -37,12 +38,33 @@ def test_layers_are_the_longest_phases_in_the_order_of_a_start() -> None:
         PhaseId.STOPPING,
         PhaseId.DISTRIBUTED,
         PhaseId.WEIGHTS,
+        PhaseId.COMPILE,
         PhaseId.GRAPHS,
-        PhaseId.READY,
     ]
     assert all(role is Role.TARGET for _, role in made.layers)
     [column] = made.columns
     assert sum(column.parts) + column.rest == column.total
+
+
+def test_the_wait_that_a_start_must_hold_is_no_phase_of_its_own() -> None:
+    made = history_of(Verdict.HEALTHY)
+    assert PhaseId.READY not in {layer[0] for layer in made.layers}
+    assert made.columns[0].rest >= 30
+
+
+def test_what_failed_after_hours_does_not_flatten_the_others() -> None:
+    given_up = replace(past(4, Verdict.FAILED), account=Account(7_200.0))
+    made = make_history("kimi-k2.5", [past(1), past(2), given_up])
+    assert made is not None
+    assert made.ceiling == 451 * 1.5
+    assert [column.total for column in made.cut] == [7_200]
+    assert "failed 2h" in describe_history(made)
+
+
+def test_nothing_is_cut_where_no_start_came_through_or_none_took_long() -> None:
+    for made in (history_of(Verdict.FAILED, Verdict.FAILED), history_of(Verdict.HEALTHY, Verdict.FAILED)):
+        assert made.cut == ()
+        assert made.ceiling == max(column.total for column in made.columns)
 
 
 def test_what_came_to_no_verdict_and_what_was_no_start_is_not_drawn() -> None:

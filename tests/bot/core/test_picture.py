@@ -47,7 +47,7 @@ def test_an_inner_phase_is_drawn_over_the_outer_one() -> None:
     assert sum(bar.inner for bar in healthy_waterfall().whole.bars) == 1
 
 
-@pytest.mark.parametrize("ranks", [9, 16, 64])
+@pytest.mark.parametrize("ranks", [17, 32, 64])
 def test_of_many_ranks_those_that_tell_most_are_shown(ranks: int) -> None:
     made = healthy_waterfall(ranks)
     assert len(made.lanes) <= MOST_LANES
@@ -89,10 +89,26 @@ def test_a_failure_whose_rank_nobody_knows_marks_those_that_never_got_through() 
     assert [lane.name for lane in made.lanes if lane.mark is Mark.STALLED] == ["TP3"]
 
 
-def test_a_phase_the_log_never_came_to_marks_no_other() -> None:
-    made = make_waterfall(replace(SUBJECT, wrong=(PhaseId.SERVER, Role.TARGET)), start())
+@pytest.mark.parametrize("wrong", [PhaseId.SERVER, PhaseId.READY])
+def test_a_phase_the_log_never_came_to_is_marked_at_the_end_and_no_other_is(wrong: PhaseId) -> None:
+    begun = [each for each in start() if each.phase is not PhaseId.READY]
+    made = make_waterfall(replace(SUBJECT, wrong=(wrong, Role.TARGET)), begun)
     assert made is not None
-    assert all(bar.mark is Mark.DONE for bar in made.whole.bars)
+    [marked] = [bar for bar in made.whole.bars if bar.mark is not Mark.DONE]
+    assert (marked.phase, marked.began, marked.ended) == (wrong, made.seconds, made.seconds)
+    assert made.shares[-1].took is None
+    assert f"{made.shares[-1].label} (went wrong here)." in describe_waterfall(made)
+
+
+def test_the_ranks_of_two_nodes_have_a_row_each() -> None:
+    assert len(healthy_waterfall(16).lanes) == 16
+
+
+def test_a_log_of_a_single_instant_is_not_said_to_have_no_times() -> None:
+    made = make_waterfall(replace(SUBJECT, until=at(0)), [phase(PhaseId.PROCESS, 0, None)])
+    assert made is not None
+    assert not made.timed
+    assert "Only the order is shown: all its times are the same." in describe_waterfall(made)
 
 
 def test_without_times_the_order_is_shown() -> None:
