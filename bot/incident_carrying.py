@@ -14,6 +14,7 @@ from bot.clients.store_incidents import IncidentStore
 from bot.clients.store_watches import Watches
 from bot.clients.webhook import Webhook
 from bot.core.incident import Incident
+from bot.core.incident_events import WatchEnded
 from bot.core.incident_state import IncidentId
 from bot.deliveries import Deliveries
 from bot.errors import OwnershipLost, SlackError, StoreUnavailable
@@ -21,8 +22,9 @@ from bot.ground import Ground
 from bot.incident_found import Remains
 from bot.incident_ledger import PLAN, STATE, IncidentLedger
 from bot.incident_running import IncidentRunning
+from bot.incident_unwatched import Unwatched
 from bot.put_off import PutOff
-from bot.watch_orders import pack_word
+from bot.watch_orders import pack_fact, pack_word
 from config.engine_file import AUTO, EngineFile, load_engine
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class IncidentCarrying:
     archive: Archive | None = None
     store: IncidentStore = field(init=False)
     running: dict[IncidentId, IncidentRunning] = field(default_factory=dict)
+    unwatched: Unwatched = field(init=False)
     _owned: set[IncidentId] = field(default_factory=set)
     _carriers: set[asyncio.Task[None]] = field(default_factory=set)
     _put_off: PutOff = field(default_factory=PutOff)
@@ -59,6 +62,7 @@ class IncidentCarrying:
 
     def __post_init__(self) -> None:
         self.store = IncidentStore(self.ground.store.link)
+        self.unwatched = Unwatched(self.ground.configuration, Watches(self.ground.store.link))
         self.store.subscribe(self._wake)
         self.ground.store.leases.subscribe_lost(self._lose)
         self.ground.store.leases.subscribe_emptied(self._strand)
@@ -119,6 +123,7 @@ class IncidentCarrying:
     async def _adopt_or_wait(self) -> None:
         with contextlib.suppress(StoreUnavailable):
             await self.adopt()
+            await self.end_unwatched()
             await self.take_up_lost()
 
     async def adopt(self) -> int:
@@ -129,6 +134,16 @@ class IncidentCarrying:
             if name not in self._owned and not self._leaving and not self._put_off.waits(name):
                 count += await self._adopt(name)
         return count
+
+    async def end_unwatched(self) -> None:
+        """Those of ours that are about what nobody watches any more."""
+        carried = [running.incident for running in self.running.values()]
+        times = {each.plan.incident: each.state.times for each in carried if each.state.ending is None}
+        opened = [each.plan for each in carried if each.plan.incident in times]
+        for plan, why in await self.unwatched.find(opened):
+            log.info("incident_unwatched", incident=plan.incident, subject=plan.subject, why=why)
+            name = f"unwatched:{plan.incident}:{times[plan.incident]}"
+            await self.store.tell(plan.incident, pack_fact(WatchEnded(why), name=name))
 
     async def _adopt(self, name: IncidentId, root: FoundRoot | None = None) -> bool:
         """`root`: where Slack alone still knew it."""

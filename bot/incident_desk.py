@@ -95,7 +95,7 @@ class Desk:
     def _is_visible(self, record: IncidentRecord, visible: Sequence[ServiceName]) -> bool:
         """A host's own concerns whoever may name one of its services.
 
-        What is configured no longer is closed by hand alone, and concerns whoever may name all there are.
+        What is configured no longer concerns whoever may name all there are.
         """
         configuration = self.ground.configuration
         if record.service in configuration.services:

@@ -19,11 +19,11 @@ from bot.clients.slack_history import Archive, FoundRoot, Standing
 from bot.clients.store_incidents import IncidentRecord, IncidentStore
 from bot.core.events import ChannelId, ServiceName
 from bot.core.incident_remains import is_open, read_plan, read_state
-from bot.core.incident_state import IncidentId, IncidentPlan
+from bot.core.incident_state import Ending, IncidentId, IncidentPlan
 from bot.errors import SlackRefused, TokenRefused
 from bot.ground import Ground
 from bot.incident_ledger import PLAN, STATE
-from bot.incident_messages import OVER
+from bot.incident_messages import read_ending
 from bot.watch_plans import make_host_plan, watched_services
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ class Remains:
         standing = await self.archive.read(address)
         address = address.model_copy(update={"present": standing.present})
         plan = self._plan(root)
-        state = read_state(plan, root.tags, root.body, sequence=_numbered(standing), ended=_ended(standing))
+        ending, ended = _ended(standing)
+        numbered = _numbered(standing)
+        state = read_state(plan, root.tags, root.body, sequence=numbered, ended=ended, ending=ending)
         record = IncidentRecord(
             incident=plan.incident,
             subject=plan.subject,
@@ -115,8 +117,8 @@ def _numbered(standing: Standing) -> int:
     return max((int(name) for name in names if name.isdecimal()), default=0)
 
 
-def _ended(standing: Standing) -> datetime | None:
-    """When the thread was told its end, where the root does not show it yet."""
-    if not standing.course or standing.course[-1][0] != OVER:
-        return None
-    return datetime.fromtimestamp(float(standing.course[-1][1]), UTC)
+def _ended(standing: Standing) -> tuple[Ending, datetime | None]:
+    """How and when the thread was told its end, where the root does not show it yet."""
+    tag, ts = standing.course[-1] if standing.course else ("", "0")
+    ending = read_ending(tag)
+    return ending or Ending.RECOVERED, None if ending is None else datetime.fromtimestamp(float(ts), UTC)

@@ -10,6 +10,7 @@ from bot.core.incident_actions import AgainTold, EndTold
 from bot.core.incident_export import export_name, render_export
 from bot.core.incident_remains import tags_of
 from bot.core.incident_render import render_incident_reply, render_incident_root, render_stopped
+from bot.core.incident_state import Ending
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 OVER, AGAIN = "over", "again"  # what a reply says of the incident, in its tag
+_ENDS = {ending: f"{OVER}, {ending}" for ending in Ending} | {Ending.RECOVERED: OVER}
 
 
 def _outgoing(
@@ -75,12 +77,17 @@ def incident_reply(order: PostIncidentReply, view: IncidentView, *, channel: Cha
 def _said(order: PostIncidentReply) -> dict[str, str]:
     """So that whoever finds the thread alone knows whether it is over."""
     match order.reply:
-        case EndTold():
-            return {TELLS: OVER}
+        case EndTold(ending=ending):
+            return {TELLS: _ENDS[ending]}
         case AgainTold():
             return {TELLS: AGAIN}
         case _:
             return {}
+
+
+def read_ending(tag: str) -> Ending | None:
+    """What the newest of these tags says of the end; None: it goes on."""
+    return next((ending for ending, told in _ENDS.items() if told == tag), None)
 
 
 def timeline_letter(

@@ -26,7 +26,7 @@ from bot.core.incident_actions import (
 )
 from bot.core.incident_events import IncidentEvent
 from bot.core.incident_export import People
-from bot.core.incident_state import IncidentPlan
+from bot.core.incident_state import Ending, IncidentPlan
 from bot.core.monitor_events import IncidentClosed, IncidentFound
 from bot.errors import OwnershipLost, StoreUnavailable
 from bot.ground import Ground
@@ -213,6 +213,7 @@ class IncidentRunning:
                 case ReadRunLog():
                     self._beside_it("log", partial(self._looks.read_log, action))
                 case IncidentEnded():
+                    self.ground.tallies.endings[action.ending.value] += 1
                     await self._tell_closed()
                 case _:
                     assert_never(action)
@@ -225,11 +226,12 @@ class IncidentRunning:
             await self._tell_watch(found, f"found:{self.plan.incident}:{self.ground.store.epoch}")
 
     async def _tell_closed(self) -> None:
-        """By hand: its watch does not know, and would tell it of the next outage."""
+        """By hand, or as nobody watched: its watch does not know, and would tell it of the next outage."""
         state = self.incident.state
-        if state.ending is not None and state.ended_by is not None:
+        unwatched = state.ending is Ending.UNWATCHED
+        if unwatched or (state.ending is not None and state.ended_by is not None):
             name = f"closed:{self.plan.incident}:{state.times}"
-            closed = IncidentClosed(self.plan.incident, state.severity, state.recovered)
+            closed = IncidentClosed(self.plan.incident, state.severity, state.recovered, unwatched=unwatched)
             await self._tell_watch(closed, name)
 
     async def _tell_watch(self, said: Said, name: str) -> None:

@@ -21,7 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from bot.clients.ssh import Host
 from bot.core.actions import Verdict
 from bot.core.events import HostName, PhaseId
-from bot.core.incident_state import Severity
+from bot.core.incident_state import Ending, Severity
 from bot.core.monitor_state import WatchStanding
 from bot.tallies import Tallies
 from bot.vitals import Organs, Vitals
@@ -141,6 +141,8 @@ def _outages(sights: Sights) -> Iterator[Metric]:
     yield _gauges("kimi_services", "Watched by this process, by what they are.", standings, "standing")
     severities = {word.value: opened[word.value] for word in Severity}
     yield _gauges("kimi_incidents", "That are open and this process has.", severities, "severity")
+    endings = {ending.value.replace(" ", "_"): sights.tallies.endings[ending.value] for ending in Ending}
+    yield _count("kimi_incidents_ended", "Told by this process.", endings, "ending")
 
 
 def _webhooks(sights: Sights) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""What the startups of this process came to, counted for the metrics."""
+"""What the startups and incidents of this process came to, counted for the metrics."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Tallies:
 
     verdicts: Counter[str] = field(default_factory=Counter)
     stalls: int = 0
+    endings: Counter[str] = field(default_factory=Counter)  # of incidents
     webhooks: Counter[str] = field(default_factory=Counter)  # attempts by outcome, and "given_up"
     running: int = 0
 

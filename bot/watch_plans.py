@@ -40,6 +40,29 @@ def watched_services(configuration: Configuration) -> dict[HostName, list[Servic
     return hosts
 
 
+def why_unwatched(configuration: Configuration, host: HostName, service: ServiceName | None) -> str | None:
+    """Why nobody with this configuration watches that service there, or the host itself; None: it is watched.
+
+    One plain sentence, without a mark at its end.
+    """
+    there = watched_services(configuration).get(host, [])
+    if service is None:
+        if there:
+            return None
+        gone = host not in configuration.hosts
+        return (
+            "the configuration no longer names this host" if gone else "no service there is watched any more"
+        )
+    if service in there:
+        return None
+    section = configuration.services.get(service)
+    if section is None:
+        return "the configuration no longer names it"
+    if not section.monitor.enabled:
+        return "its monitoring is switched off in the configuration"
+    return f"by the configuration it runs on {host_of_service(configuration, service)} now"
+
+
 def _with_member_on(configuration: Configuration, host: HostName) -> list[ServiceName]:
     return [
         ServiceName(name)

@@ -8,13 +8,15 @@ however often that is tried, so that another process can go on anywhere in betwe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from bot.errors import OwnershipLost
+from bot.clients.store_watches import MARK_FOR
+from bot.errors import OwnershipLost, StoreUnavailable
 from bot.watch_entries import open_entry, open_host_entry
 from bot.watch_looks import Looks
 from bot.watch_machines import Machines
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _BEGIN_WITHIN = 1.0  # real seconds
+_MARK_EVERY = MARK_FOR / 4
 _CLOSE_WITHIN = 2.0
 
 
@@ -70,6 +73,14 @@ class Watching:
     def start(self) -> None:
         self.spawn("rounds", self._rounds.run, vital=True)
         self.spawn("words", self._words.run, vital=True)
+        self.spawn("mark", self._mark)
+
+    async def _mark(self) -> None:
+        """For ever: so that whoever watches otherwise knows that somebody does. See `incident_unwatched`."""
+        while True:
+            with contextlib.suppress(StoreUnavailable):
+                await self.watches.mark(self.host, list(self._machines.entries))
+            await asyncio.sleep(_MARK_EVERY)
 
     def spawn(
         self, name: str, work: Callable[[], Awaitable[None]], *, vital: bool = False

@@ -1,8 +1,12 @@
-"""What a host's watch remembers: a record for each service and for the host, and words on their way to it."""
+"""What a host's watch remembers: a record for each service and for the host, and words on their way to it.
+
+Beside them stands for a while which services are watched there, by whichever process has the host.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from bot.core.events import HostName, ServiceName
 
 _WORDS_MOST = 1000  # that wait for a host nobody watches
+MARK_FOR = 120  # seconds that the mark of what is watched stands
 
 # KEYS: fence, record, words, numbers of saves. ARGV: number, record, seconds to keep, part, number of the
 # save, ids of words that are in the record. A save that comes after a later one of the same owner (given up
@@ -108,6 +113,17 @@ class Watches:
         keys = [thread_key(tag, each) for each in ("fence", part, "words", "saves")]
         words = (lease.number, dump(watched), KEEP, part, serial)
         check_fence(await self._link.run(_WRITE, keys, *words, *heard), tag)
+
+    async def mark(self, host: HostName, services: Sequence[ServiceName]) -> None:
+        """These are watched there; to be said again within `MARK_FOR`."""
+        key = thread_key(lease_name(host), "watched")
+        await self._link.ask(self._link.redis.set(key, json.dumps(services), ex=MARK_FOR))
+
+    async def marked(self, host: HostName) -> frozenset[str] | None:
+        """What somebody watches there; None: nobody watches the host."""
+        key = thread_key(lease_name(host), "watched")
+        found = cast("bytes | None", await self._link.ask(self._link.redis.get(key)))
+        return frozenset(json.loads(found)) if found is not None else None
 
     async def say(self, host: HostName, word: Word) -> None:
         """Once for each `word.id`."""

@@ -3,7 +3,7 @@
 How it works
 ============
 
-    opened ──► developments ──► over (recovered · closed by hand · stopped) ──► closed
+    opened ──► developments ──► over (recovered · closed by hand · stopped · unwatched) ──► closed
                     ▲                     │
                     └──── down again ◄────┘ within half an hour
 
@@ -16,7 +16,7 @@ How it works
   it goes down (`incident_people`). Nothing degraded calls anybody, and nothing that is muted.
 * **Over.** The watch has seen enough good checks, or an operation's verdict: told with the downtime, how much
   of it startups took, the cause, and the whole timeline as a file. What goes down again soon goes on in the
-  same thread.
+  same thread. One that nobody watches any more ends with just that, for nobody knows how it is.
 * **In the channel** itself stand two messages at most: the root and one more, whichever comes first of what
   people there must know: it became an outage, it was escalated, it is over.
 
@@ -59,6 +59,7 @@ from bot.core.incident_events import (
     StartFollowed,
     StartOver,
     StartsSeen,
+    WatchEnded,
     Worsened,
 )
 from bot.core.incident_people import check_people, take_word
@@ -163,17 +164,22 @@ class Incident:
                     self._end(Ending.BY_HAND, now, by=event.by)
                 else:
                     take_word(self._turn, event, now)
-            case Recovered() | ServiceStopped() | AffectedSeen() | Ticked():
+            case Recovered() | ServiceStopped() | WatchEnded() | AffectedSeen() | Ticked():
                 self._take_course(event, now)
             case _:
                 assert_never(event)
 
-    def _take_course(self, event: Recovered | ServiceStopped | AffectedSeen | Ticked, now: datetime) -> None:
+    def _take_course(
+        self, event: Recovered | ServiceStopped | WatchEnded | AffectedSeen | Ticked, now: datetime
+    ) -> None:
         match event:
             case Recovered():
                 self._end(Ending.RECOVERED, now, since=event.since)
             case ServiceStopped():
                 self._end(Ending.STOPPED, now, since=event.since, sentence=event.sentence)
+            case WatchEnded():
+                self.state.ended_why = event.sentence
+                self._end(Ending.UNWATCHED, now, sentence=event.sentence)
             case AffectedSeen():
                 take_affected(self._turn, event, now)
             case Ticked():

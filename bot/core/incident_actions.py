@@ -48,6 +48,7 @@ class IncidentView:
     ending: Ending | None = None
     ended: datetime | None = None
     ended_by: UserId | None = None
+    ended_why: str = ""
     in_channel: int = 1  # messages in the channel itself
 
     @property
@@ -261,7 +262,10 @@ class SendWebhook:
 
 @dataclass(frozen=True, slots=True)
 class IncidentEnded:
-    """It is over, and may be taken up again. Where a person did it, its watch is told: `IncidentClosed`."""
+    """It is over, and may be taken up again.
+
+    Where a person did it, or nobody watched any more, its watch is told: `IncidentClosed`.
+    """
 
     ending: Ending
     by: UserId | None = None

@@ -141,6 +141,13 @@ class ServiceStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchEnded:
+    """Nobody looks at it any more: the configuration has changed. `sentence`: how, plain."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class AffectedSeen:
     """Of a host: all services there that cannot be seen now; empty: they all can."""
 
@@ -170,6 +177,7 @@ IncidentEvent: TypeAlias = (
     | Recovered
     | DownAgain
     | ServiceStopped
+    | WatchEnded
     | AffectedSeen
     | PresentSeen
     | Ticked

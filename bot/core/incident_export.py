@@ -32,6 +32,7 @@ _MARKS = re.compile(r"([\\`*_\[\]<>#|~])")
 _ENDINGS = {
     Ending.BY_HAND: "closed by hand",
     Ending.STOPPED: "the service was stopped",
+    Ending.UNWATCHED: "nobody watched it any more",
 }
 
 
@@ -127,7 +128,8 @@ def _ended(plan: IncidentPlan, state: IncidentState, names: Mapping[UserId, str]
         return "not yet"
     by = f" by {_who(state.ended_by, names)}" if state.ended_by is not None else ""
     told = _ENDINGS.get(state.ending, tell_well(state.severity, hidden=was_hidden(plan, state)))
-    return f"{_time(state.over)}: {told}{by}"
+    why = f" ({state.ended_why})" if state.ended_why else ""
+    return f"{_time(state.over)}: {told}{why}{by}"
 
 
 def _downtime(plan: IncidentPlan, state: IncidentState, now: datetime) -> str:
@@ -138,7 +140,8 @@ def _downtime(plan: IncidentPlan, state: IncidentState, now: datetime) -> str:
     times = f" in all, {tell_times(number)}" if number > 1 else ""
     loading = loading_of(state)
     share = f", of it {spell_duration(loading)} in startups that were followed" if loading else ""
-    return f"{spell_duration(down)}{times}{share}"
+    known = ", until it was no longer watched" if state.ending is Ending.UNWATCHED else ""
+    return f"{spell_duration(down)}{times}{share}{known}"
 
 
 def _cause(plan: IncidentPlan, state: IncidentState) -> str:

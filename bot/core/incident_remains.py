@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bot.core.incident_state import IncidentState
 
 UNREAD = "what showed it first is told above"
+_WHY_IS_TOLD = "why is told in its thread"
 _APART = 100  # replies: numbers that were given and never reached Slack
 _DOWN = re.compile(
     r" · host .{1,200}? (?:answers|does not answer) · (?P<first>.*?)(?: · last good check <!date.*)?$"
@@ -94,7 +95,13 @@ def read_plan(tags: Mapping[str, str], body: str, *, posted: datetime, now: date
 
 
 def read_state(
-    plan: IncidentPlan, tags: Mapping[str, str], body: str, *, sequence: int, ended: datetime | None = None
+    plan: IncidentPlan,
+    tags: Mapping[str, str],
+    body: str,
+    *,
+    sequence: int,
+    ended: datetime | None = None,
+    ending: Ending = Ending.RECOVERED,
 ) -> IncidentState:
     """`sequence`: of the newest reply that stands there; `ended`: when the thread was told its end."""
     state = fresh_state(plan)
@@ -114,7 +121,8 @@ def read_state(
         Entry(plan.opened, EntryKind.OPENED, f"the incident is opened ({what})"),
     ]
     if ended is not None:
-        state.ending, state.recovered, state.over, state.down_since = Ending.RECOVERED, ended, ended, None
+        state.ending, state.recovered, state.over, state.down_since = ending, ended, ended, None
+        state.ended_why = _WHY_IS_TOLD if ending is Ending.UNWATCHED else ""
     return state
 
 

@@ -89,6 +89,10 @@ def _ended(view: IncidentView, name: str) -> str:
         case Ending.BY_HAND:
             by = f" by {mention(view.ended_by)}" if view.ended_by is not None else ""
             return f"✅ {name}: this incident was closed{by}"
+        case Ending.UNWATCHED:
+            often = f" {tell_times(view.times)}, first" if view.times > 1 else ""
+            was = f"{name} was {state}{often} at {say_clock(view.began)}"
+            return f"⏹ {was}, and is no longer watched: {say(view.ended_why, 300)}"
         case _:
             spent = f"for {took}" if view.times == 1 else f"{tell_times(view.times)}, {took} in all,"
             return f"✅ {name} was {state} {spent}{at}"

@@ -42,6 +42,7 @@ from bot.core.incident_actions import (
 )
 from bot.core.incident_state import Ending, Severity, SignKind, short_id
 from bot.core.incident_words import (
+    UNKNOWN_NOW,
     name_some,
     ordinal,
     say_clock,
@@ -241,6 +242,9 @@ def _end(reply: EndTold, view: IncidentView) -> Message:
             told += " It stays down until started."
         case Ending.BY_HAND:
             told = f"{name}: *{Searched.RESOLVED}* by hand{by} after {after}."
+        case Ending.UNWATCHED:
+            told = f"⏹ {name}: closed after {after}, as nobody watches it any more."
+            told += f" {_sentence(reply.sentence)} {_sentence(UNKNOWN_NOW)}"
         case Ending.RECOVERED:
             told = f"✅ {name} *{Searched.RESOLVED}* after {after}.{_since(reply)}"
         case _:

@@ -90,7 +90,8 @@ def _take_again(turn: IncidentTurn, event: DownAgain, now: datetime) -> None:
     state.times += 1
     state.falls += down
     state.severity, state.present = event.severity, sign
-    state.ending, state.recovered, state.over, state.ended_by = None, None, None, None
+    state.ending, state.recovered, state.over = None, None, None
+    state.ended_by, state.ended_why = None, ""
     state.muted = None  # nothing is told of what is muted
     if down:
         state.down_since = event.since

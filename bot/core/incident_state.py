@@ -116,6 +116,7 @@ class Ending(StrEnum):
     RECOVERED = "recovered"  # it serves again
     BY_HAND = "by hand"  # a person closed it
     STOPPED = "stopped"  # someone stopped the service
+    UNWATCHED = "unwatched"  # nobody looks any more: how it is, nobody knows
 
 
 class EntryKind(StrEnum):
@@ -223,6 +224,7 @@ class IncidentState:
     over: datetime | None = None  # since when it serves again, where that is known; else the same
     ending: Ending | None = None
     ended_by: UserId | None = None
+    ended_why: str = ""  # of one that nobody watches any more, one plain sentence
     closed: bool = False
     lost: bool = False  # its record was, which its thread has not been told yet
     sequence: int = 0

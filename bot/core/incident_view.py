@@ -52,6 +52,7 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         ending=state.ending,
         ended=state.over,
         ended_by=state.ended_by,
+        ended_why=state.ended_why,
         in_channel=state.in_channel,
     )
 

@@ -39,6 +39,7 @@ _HOW = {
     How.OUTSIDE: "someone or something outside chat has started it",
 }
 
+UNKNOWN_NOW = "how it is now is not known"
 _ENDS = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -204,6 +205,8 @@ def tell_end(reply: EndTold) -> str:
             return f"closed after {after}: {reply.sentence or 'it was stopped'}; it stays down until started"
         case Ending.BY_HAND:
             return f"{Searched.RESOLVED} by hand after {after}"
+        case Ending.UNWATCHED:
+            return f"closed after {after}, as nobody watches it any more: {reply.sentence}; {UNKNOWN_NOW}"
         case Ending.RECOVERED:
             well, since = tell_well(reply.severity, hidden=reply.hidden), ""
             if reply.since is not None:

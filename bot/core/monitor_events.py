@@ -105,14 +105,16 @@ class Unmuted:
 
 @dataclass(frozen=True, slots=True)
 class IncidentClosed:
-    """A person closed it by hand, though what it is about may still be down. `severity`: it had then.
+    """A person closed it, though what it is about may still be down. `severity`: it had then.
 
-    `at`: when; what was told of the incident since goes on, however late this comes.
+    `at`: when; what was told of the incident since goes on, however late this comes. `unwatched`: nobody did;
+    it ended as nobody looked any more, so whoever looks again begins anew.
     """
 
     incident: IncidentId
     severity: Severity | None = None
     at: datetime | None = None
+    unwatched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,9 @@ class HostWatch:
             return  # it went in the same moment: the incident goes on with that
         if event.at is not None and state.told_at is not None and event.at < state.told_at:
             return  # it was seen meanwhile, and the incident goes on with what came then
-        if event.incident == state.incident and state.severity is not None:
+        if event.incident == state.incident and state.severity is not None and event.unwatched:
+            self.state = HostState()  # what was seen long ago proves nothing
+        elif event.incident == state.incident and state.severity is not None:
             state.waives, state.waived = state.severity, True
             state.severity, state.recovered = None, None
 

@@ -187,6 +187,9 @@ def take_closed(turn: WatchTurn, event: IncidentClosed) -> None:
         return  # it went down in the same moment: the incident goes on with that
     if event.at is not None and state.told is not None and event.at < state.told:
         return  # it was well meanwhile, and the incident goes on with what came then
+    if event.unwatched:
+        turn.begin_anew()
+        return
     state.severity, state.recovered = None, None
     state.waived = state.standing is WatchStanding.DOWN
 

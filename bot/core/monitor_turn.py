@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bot.core.monitor_state import MemberWatch, WatchStanding
+from bot.core.monitor_state import MemberWatch, WatchStanding, WatchState
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.core.events import Member
     from bot.core.monitor_events import WatchAction
-    from bot.core.monitor_state import WatchPlan, WatchState
+    from bot.core.monitor_state import WatchPlan
     from config.engine_file import EngineFile
 
 
@@ -27,6 +27,11 @@ class WatchTurn:
             state.members.setdefault(name, MemberWatch())
         for name in [each for each in state.members if each not in plan.members]:
             del state.members[name]
+
+    def begin_anew(self) -> None:
+        """What was seen long ago proves nothing: as if the service were new; a mute holds."""
+        members = {name: MemberWatch() for name in self.plan.members}
+        self.state = WatchState(members=members, mute=self.state.mute)
 
     def open(self) -> None:
         self._out = []

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from bot.clients.slack_history import TELLS
 from bot.core.events import ChannelId
-from bot.core.incident_actions import PostIncidentReply, SignTold, UploadTimeline
+from bot.core.incident_actions import AgainTold, EndTold, PostIncidentReply, SignTold, UploadTimeline
 from bot.core.incident_export import People
+from bot.core.incident_state import Ending, Severity
 from bot.core.monitor_events import TellStopped
-from bot.incident_messages import incident_reply, incident_root, stopped_message, timeline_letter
+from bot.incident_messages import (
+    incident_reply,
+    incident_root,
+    read_ending,
+    stopped_message,
+    timeline_letter,
+)
 from tests.support.incidents import BEGAN, DIED, SERVICE, Case
 
 CHANNEL = ChannelId("C0LLMOPS")
@@ -30,6 +38,16 @@ def test_a_reply_is_named_by_its_number_and_shown_in_the_channel_where_that_is_o
     told = incident_reply(order, case.view(), channel=CHANNEL)
     assert told.id == f"{case.plan.incident}:{order.sequence}"
     assert (told.kind, told.broadcast) == ("reply", order.broadcast)
+
+
+def test_how_it_ended_is_read_from_what_stands_beside_its_end() -> None:
+    case = Case()
+    for ending in Ending:
+        end = EndTold(ending, Severity.DOWN, timedelta(), timedelta())
+        told = incident_reply(PostIncidentReply(8, end), case.view(), channel=CHANNEL)
+        assert read_ending(told.tags[TELLS]) is ending
+    again = PostIncidentReply(9, AgainTold(DIED, 2, None))
+    assert read_ending(incident_reply(again, case.view(), channel=CHANNEL).tags[TELLS]) is None
 
 
 def test_the_timeline_is_a_file_of_the_thread() -> None:

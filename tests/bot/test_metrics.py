@@ -119,7 +119,7 @@ async def test_labels_are_words_of_the_code_and_the_configuration_and_no_secret_
         }
         assert {name for name, _ in labels} <= {
             "version", "outcome", "part", "phase", "verdict", "change", "host", "kind", "le", "standing",
-            "severity",
+            "severity", "ending",
         }  # fmt: skip
         assert {value for name, value in labels if name == "host"} == {"llm-two"}
         assert {value for name, value in labels if name == "kind"} == {"command"}

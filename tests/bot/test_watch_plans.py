@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from bot.core.events import HostName, ServiceName
-from bot.watch_plans import account_of, make_host_plan, watched_services
+from bot.watch_plans import account_of, make_host_plan, watched_services, why_unwatched
 from config.loading import parse_configuration
 from tests.support.carriers import Backstage
 from tests.support.outgoing import operation
+
+if TYPE_CHECKING:
+    from config.services import Configuration
 
 ONE, TWO, OFF = ServiceName("one"), ServiceName("two"), ServiceName("off")
 
@@ -38,13 +43,34 @@ def raw() -> dict[str, Any]:
     }
 
 
-async def test_a_service_belongs_to_the_host_of_its_first_member() -> None:
+def configured() -> Configuration:
     read = raw()
     for section in read["services"].values():
         for key in ("host", "unit"):
             if section[key] is None:
                 del section[key]
-    configuration = parse_configuration(read, source="test")
+    return parse_configuration(read, source="test")
+
+
+@pytest.mark.parametrize(
+    ("host", "service", "why"),
+    [
+        ("b", "one", None),
+        ("b", "gone", "the configuration no longer names it"),
+        ("a", "off", "its monitoring is switched off in the configuration"),
+        ("a", "one", "by the configuration it runs on b now"),
+        ("b", None, None),
+        ("a", None, "no service there is watched any more"),
+        ("c", None, "the configuration no longer names this host"),
+    ],
+)
+def test_why_something_is_not_watched_is_said(host: str, service: str | None, why: str | None) -> None:
+    named = ServiceName(service) if service is not None else None
+    assert why_unwatched(configured(), HostName(host), named) == why
+
+
+async def test_a_service_belongs_to_the_host_of_its_first_member() -> None:
+    configuration = configured()
     assert watched_services(configuration) == {HostName("b"): [ONE, TWO]}
     stage = Backstage(configuration)
     plan = make_host_plan(stage.ground, HostName("b"), [ONE, TWO])

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from bot.clients.redis_link import thread_key
 from bot.clients.store import Store
-from bot.clients.store_watches import Owed, Watched, Watches, Word, lease_name
+from bot.clients.store_watches import MARK_FOR, Owed, Watched, Watches, Word, lease_name
 from bot.core.events import HostName, ServiceName
 from bot.errors import OwnershipLost, StoreEmptied, StoreUnavailable
 
@@ -43,6 +43,15 @@ async def test_what_is_written_is_read_by_the_next_process(store: Store) -> None
     await watches.write(lease, None, Watched(state="{}"))
     assert await Watches(store.link).read(HOST, SERVICE) == WATCHED
     assert await Watches(store.link).read(HOST, None) == Watched(state="{}")
+
+
+async def test_what_is_watched_stands_there_for_a_while(store: Store) -> None:
+    watches = Watches(store.link)
+    assert await watches.marked(HOST) is None
+    await watches.mark(HOST, [SERVICE])
+    assert await Watches(store.link).marked(HOST) == frozenset({str(SERVICE)})
+    key = thread_key(lease_name(HOST), "watched")
+    assert 0 < await store.link.ask(store.link.redis.ttl(key)) <= MARK_FOR
 
 
 async def test_without_the_lease_nothing_is_written(store: Store, redis_url: str) -> None:

@@ -46,9 +46,11 @@ from bot.core.incident_events import (
     StartFollowed,
     StartOver,
     StartsSeen,
+    WatchEnded,
     Worsened,
 )
 from bot.core.incident_export import render_export
+from bot.core.incident_render import render_incident_root
 from bot.core.incident_state import LINGER, Ending, How, Severity, Sign, SignKind
 from tests.support.incidents import (
     ALICE,
@@ -187,6 +189,34 @@ def test_the_service_is_stopped() -> None:
     case.tell(ServiceStopped(BEGAN + timedelta(seconds=50), "someone stopped it"), after=60)
     (end,) = case.replies(EndTold)
     assert (end.ending, end.downtime) == (Ending.STOPPED, timedelta(seconds=50))
+
+
+def test_what_nobody_watches_any_more_ends_without_a_word_of_how_it_is() -> None:
+    case = Case()
+    case.tell(WatchEnded("the configuration no longer names it"), after=60)
+    (end,) = case.replies(EndTold)
+    assert (end.ending, end.since, end.sentence) == (
+        Ending.UNWATCHED,
+        None,
+        "the configuration no longer names it",
+    )
+    assert case.actions[-1] == IncidentEnded(Ending.UNWATCHED)
+    told = case.webhooks()[-1]
+    assert (told["event"], told["status"], told["ending"]) == ("resolved", "resolved", "unwatched")
+    assert "resolved" not in told["text"]
+    assert "resolved" not in str(render_incident_root(case.view()))
+    exported = render_export(case.plan, case.incident.state, case.now)
+    assert "nobody watched it any more (the configuration no longer names it)" in exported
+    assert "1m, until it was no longer watched" in exported
+    assert "serves again" not in exported
+    case.wait(3700, step=60)
+    assert case.incident.is_closed
+
+
+def test_what_is_over_is_not_ended_by_a_configuration() -> None:
+    case = Case()
+    case.tell(Recovered(BEGAN), after=60)
+    assert case.tell(WatchEnded("the configuration no longer names it")) == []
 
 
 def test_what_changed_is_told_once() -> None:

@@ -30,6 +30,7 @@ from bot.core.incident_events import (
     StartFollowed,
     StartOver,
     StartsSeen,
+    WatchEnded,
     Worsened,
 )
 from bot.core.incident_state import Severity, Sign, SignKind
@@ -53,6 +54,7 @@ EVENTS: tuple[IncidentEvent, ...] = (
     Recovered(AT),
     DownAgain(AT, SIGN, Severity.DOWN),
     ServiceStopped(AT, "stopped outside chat"),
+    WatchEnded("the configuration no longer names it"),
     AffectedSeen((ServiceName("kimi-k2.5"),)),
     PresentSeen(SIGN),
     Ticked(),

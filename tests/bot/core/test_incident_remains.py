@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bot.core.blocks import say
 from bot.core.events import Ticked
 from bot.core.incident import Incident
-from bot.core.incident_actions import GapTold, IncidentView, PostIncidentReply
+from bot.core.incident_actions import EditIncident, GapTold, IncidentView, PostIncidentReply
 from bot.core.incident_events import Acknowledged, DownAgain, Recovered, RunLogRead
 from bot.core.incident_remains import UNREAD, is_open, read_cause, read_first, read_plan, read_state, tags_of
 from bot.core.incident_render import render_incident_root
@@ -113,6 +113,13 @@ def test_one_whose_end_was_told_is_over_and_closes() -> None:
     assert [type(each).__name__ for each in incident.resume(LATER)] == ["EditIncident"]
     incident.handle(Ticked(), LATER + timedelta(hours=1))
     assert incident.is_closed
+
+
+def test_of_one_that_nobody_watched_any_more_nothing_better_is_said() -> None:
+    plan, state = read_back(Case(), ended=LATER, ending=Ending.UNWATCHED)
+    [shown] = Incident(plan, load_engine("sglang"), state).resume(LATER)
+    assert isinstance(shown, EditIncident)
+    assert "is no longer watched: why is told in its thread" in render_incident_root(shown.view).text
 
 
 def test_what_cannot_be_read_is_no_reason_to_fail() -> None:

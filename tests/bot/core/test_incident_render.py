@@ -105,11 +105,13 @@ def test_the_buttons_of_an_open_one() -> None:
         (Ending.RECOVERED, "✅ *kimi-k2.5* was down for 13m until"),
         (Ending.STOPPED, "*kimi-k2.5* was down for 13m; then it was stopped"),
         (Ending.BY_HAND, "*kimi-k2.5*: this incident was closed by <@U0BOB>"),
+        (Ending.UNWATCHED, "|03:12:41 UTC>, and is no longer watched: the configuration no longer names it"),
     ],
 )
 def test_once_it_is_over(ending: Ending, told: str) -> None:
     over = BEGAN + timedelta(minutes=13)
     view = replace(VIEW, ending=ending, ended=over, ended_by=BOB, downtime=timedelta(minutes=13))
+    view = replace(view, ended_why="the configuration no longer names it")
     assert told in _text(view)
     assert _buttons(view) == ["kimi:export"]
 

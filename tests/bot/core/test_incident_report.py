@@ -63,6 +63,7 @@ END = EndTold(
     since=BEGAN,
     cause="Out of GPU memory",
 )
+UNWATCHED = replace(END, ending=Ending.UNWATCHED, sentence="the configuration no longer names it")
 REPLIES: list[tuple[IncidentReply, str]] = [
     (SignTold(DIED), "Process died by SIGSEGV."),
     (WorsenedTold(DIED), "🔴 *kimi-k2.5* is *down* now, and was degraded before: process died by SIGSEGV."),
@@ -112,6 +113,11 @@ REPLIES: list[tuple[IncidentReply, str]] = [
     (END, "Cause: Out of GPU memory"),
     (replace(END, ending=Ending.BY_HAND, by=ALICE), "*resolved* by hand by <@U0ALICE> after 13m02s."),
     (replace(END, ending=Ending.STOPPED, sentence="it was stopped in chat"), "It was stopped in chat."),
+    (
+        UNWATCHED,
+        "⏹ *kimi-k2.5*: closed after 13m02s, as nobody watches it any more. The configuration no longer",
+    ),
+    (UNWATCHED, "How it is now is not known."),
     (replace(END, severity=Severity.DEGRADED), "Well again since"),
     (replace(END, severity=Severity.DEGRADED, worst=Severity.DOWN), "down 13m02s, 8m of it loading."),
     (replace(END, severity=Severity.HOST), "Answers again since"),
@@ -148,7 +154,7 @@ def test_what_was_said_before_the_log_is_not_said_again() -> None:
 @pytest.mark.parametrize("reply", [reply for reply, _ in REPLIES], ids=lambda reply: type(reply).__name__)
 def test_the_words_people_search_for_stand_where_they_belong(reply: IncidentReply) -> None:
     here = {word for word in Searched if re.search(rf"\b{word}\b", _told(reply))}
-    ended = isinstance(reply, EndTold) and reply.ending is not Ending.STOPPED
+    ended = isinstance(reply, EndTold) and reply.ending in {Ending.RECOVERED, Ending.BY_HAND}
     assert here == ({Searched.RESOLVED} if ended else set())
 
 

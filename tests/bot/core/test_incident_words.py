@@ -80,6 +80,9 @@ REPLIES: dict[str, IncidentReply] = {
     "closed after 3m: it was stopped; it stays down until started": EndTold(
         Ending.STOPPED, Severity.DOWN, MINUTES, MINUTES
     ),
+    "closed after 3m, as nobody watches it any more: it moved; how it is now is not known": EndTold(
+        Ending.UNWATCHED, Severity.DOWN, MINUTES, MINUTES, sentence="it moved"
+    ),
 }
 
 
@@ -92,7 +95,7 @@ def test_in_plain_words(told: str, reply: IncidentReply) -> None:
 def test_the_words_people_search_for_stand_where_they_belong(reply: IncidentReply) -> None:
     told = tell_plain(reply)
     here = {word for word in Searched if word in told}
-    ended = isinstance(reply, EndTold) and reply.ending is not Ending.STOPPED
+    ended = isinstance(reply, EndTold) and reply.ending in {Ending.RECOVERED, Ending.BY_HAND}
     assert here == ({Searched.RESOLVED} if ended else set())
 
 

@@ -411,3 +411,17 @@ def test_a_closing_that_is_heard_late_closes_nothing_that_came_after_it() -> Non
     assert room.watch.handle(closed, room.now) == []
     room.look(SEEN, 3)
     assert isinstance(room.told()[-1], Recovered)
+
+
+def test_a_host_that_nobody_watched_for_a_while_is_watched_as_new() -> None:
+    room = Room()
+    room.look(SEEN, 2)
+    room.look(GONE, 3)
+    [opened] = [action for action in room.actions if isinstance(action, OpenIncident)]
+    room.watch.handle(IncidentClosed(opened.plan.incident, Severity.HOST, room.now, unwatched=True), room.now)
+    assert room.watch.state == HostState()
+    assert room.watch.dirty
+    assert room.look(GONE, 10) == []
+    room.look(SEEN, 2)
+    [again] = room.look(GONE, 3)
+    assert isinstance(again, OpenIncident)

@@ -21,7 +21,18 @@ from bot.core.monitor_events import (
 from bot.core.monitor_outage import doubt_of
 from bot.core.monitor_turn import WatchTurn
 from config.engine_file import load_engine
-from tests.support.watches import BUSY, FAILED, GOOD, MEMBER, REFUSED, STOPPED, Room, make_plan, run_id
+from tests.support.watches import (
+    BUSY,
+    FAILED,
+    GOOD,
+    MEMBER,
+    REFUSED,
+    RUNNING,
+    STOPPED,
+    Room,
+    make_plan,
+    run_id,
+)
 
 
 @pytest.mark.parametrize(
@@ -221,3 +232,21 @@ class TestAnIncidentThatOutlivedTheWatch:
         calm.tell(replace(FOUND, severity=Severity.DEGRADED))
         calm.look(70)
         assert len(calm.told(Recovered)) == 1
+
+
+def test_what_nobody_watched_for_a_while_is_watched_as_new() -> None:
+    """It left the configuration while it was down, and came back: nothing is told before it served."""
+    room = Room()
+    room.serve()
+    room.unit = FAILED
+    room.look()
+    [opened] = room.ordered(OpenIncident)
+    room.tell(IncidentClosed(opened.plan.incident, Severity.DOWN, room.now, unwatched=True))
+    room.look(10)
+    assert room.ordered(OpenIncident) == [opened]
+    room.unit, room.run = RUNNING, 2
+    room.serve()
+    room.unit = FAILED
+    room.look()
+    assert len(room.ordered(OpenIncident)) == 2
+    assert room.told(DownAgain) == []
