@@ -11,6 +11,7 @@ from bot.core.baseline import WHOLE, Usual, phase_key
 from bot.core.cause import Cause
 from bot.core.downfall import is_crash, say_end, say_limit, say_loop
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role, Verb
+from bot.core.ranks import in_order
 from bot.core.startup_members import name_member
 from bot.core.startup_state import Downfall, Fall, MemberState, Plan, StartupState
 
@@ -62,7 +63,7 @@ def conclude(
     if fall.member is not None:
         sentence = name_member(plan, fall.member, sentence)
     if found is None:
-        return Conclusion(sentence, *current, advice=_ADVICE.get(fall.kind))
+        return Conclusion(sentence, *current, rank=_gone(member, fall), advice=_ADVICE.get(fall.kind))
     return Conclusion(
         cause=sentence,
         phase=found.phase,
@@ -73,6 +74,13 @@ def conclude(
         advice=found.advice or None,
         found=found,
     )
+
+
+def _gone(member: MemberState | None, fall: Fall) -> Rank | None:
+    """Of the ranks whose processes vanished, the one that went first."""
+    if member is None or fall.kind is not Downfall.VANISHED:
+        return None
+    return min(member.trace.gone, key=lambda rank: (member.trace.gone[rank], in_order(rank)), default=None)
 
 
 def _conclude_smoke(fall: Fall, found: Cause | None) -> Conclusion:

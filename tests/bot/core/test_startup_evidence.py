@@ -150,7 +150,7 @@ def test_a_rank_that_vanished_is_told_at_once_and_fails_after_a_moment() -> None
     sample(run, processes=(process(0),))
     run.wait(11)
     assert run.verdict.cause == "TP1's process is gone; SGLang ≤0.5.9 hangs for ever on that"
-    assert run.verdict.phase is PhaseId.WEIGHTS
+    assert (run.verdict.phase, run.verdict.rank) == (PhaseId.WEIGHTS, "TP1")
     assert len(run.replies(Noticed)) == 1
 
 
