@@ -101,6 +101,9 @@ class StartupView:
     eta_span: tuple[timedelta, timedelta] | None = None  # the least and the most it may be
     # Where this phase outlasts all that is known of it, there is no eta: only what usually comes after it.
     eta_after: timedelta | None = None
+    eta_phase: timedelta | None = (
+        None  # to the end of this phase, by its bar, where no healthy start is known
+    )
     last_sign: timedelta | None = None  # age of the last sign of life
     usual: timedelta | None = None  # whole start
     usual_phase: timedelta | None = None

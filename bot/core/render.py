@@ -145,6 +145,8 @@ def _progress_line(view: StartupView) -> str:
         parts.append(f"{spell_span(*(view.eta_span or (view.eta, view.eta)))} to ready")
     elif view.eta_after is not None and view.pace is not Pace.STALLED:
         parts.append(f"{spell_estimate(view.eta_after)} to ready once this phase is done")
+    elif view.eta_phase is not None and view.pace is not Pace.STALLED:
+        parts.append(f"{spell_estimate(view.eta_phase)} left of it")
     return " · ".join(parts)
 
 
@@ -170,7 +172,8 @@ def _bar(seen: PhaseView) -> str:
     if seen.progress is None:
         return ""
     done, total = seen.progress.done, seen.progress.total
-    return f"{draw_bar(seen.progress.fraction)} {done:,} of {total:,} {name_units(seen.phase)}"
+    full = ", but not done yet" if done >= total > 0 and seen.mark is Mark.NOW else ""
+    return f"{draw_bar(seen.progress.fraction)} {done:,} of {total:,} {name_units(seen.phase)}{full}"
 
 
 def _ranks_line(view: StartupView) -> str:

@@ -57,7 +57,8 @@ def render_stall(reply: StallReported, view: StartupView) -> Message:
         f"⚠️ *{Searched.STALLED}* in {where}{progress}: no progress for {spell_duration(reply.silent)} "
         f"({_patience(reply)}), {spell_duration(reply.in_phase)} in this phase."
     )
-    blocks = [section(told, 1_000)]
+    whom = f"For {mention(view.by)} to judge: " if view.by is not None else "Somebody has to judge it: "
+    blocks = [section(f"{told}\n{whom}kimi does nothing to the service by itself.", 1_100)]
     evidence = [*(say(line, 300) for line in reply.evidence), _stall_ranks(reply)]
     if any(evidence):
         blocks.append(section(join_within(filter(None, evidence), 2_000, separator="\n"), 2_100))

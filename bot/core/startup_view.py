@@ -123,6 +123,7 @@ def view_of(scene: Scene) -> StartupView:
         eta=estimate(scene),
         eta_span=estimate_span(scene),
         eta_after=estimate_after(scene),
+        eta_phase=estimate_phase(scene),
         last_sign=None if sign is None else max(scene.now - sign, timedelta()),
         usual=plan.usual.whole if plan.verb is not Verb.STOP else None,
         usual_phase=plan.usual.of(phase, role),
@@ -247,10 +248,21 @@ def estimate_after(scene: Scene) -> timedelta | None:
     return (_ahead(scene) or None) if outlasted else None
 
 
+def estimate_phase(scene: Scene) -> timedelta | None:
+    """What is left of this phase by its bar or the disk's rate: all that a first start can be told."""
+    known = WHOLE in scene.plan.usual.samples
+    return None if known or _is_standing(scene) else _left_by_bar(scene)
+
+
 def _may_be_estimated(scene: Scene) -> bool:
+    return not _is_standing(scene) and WHOLE in scene.plan.usual.samples
+
+
+def _is_standing(scene: Scene) -> bool:
+    """It is over, or does not move, or goes another way: there is nothing to wait for."""
     state = scene.state
     over = state.verdict is not None or state.silence.stalled or state.proof.since is not None
-    return not over and scene.plan.verb is not Verb.STOP and WHOLE in scene.plan.usual.samples
+    return over or scene.plan.verb is Verb.STOP
 
 
 def _ahead(scene: Scene) -> timedelta:

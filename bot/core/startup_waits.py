@@ -53,7 +53,8 @@ def check_silence(turn: Turn, now: datetime) -> None:
         return
     silence.stalled = silence.told = True
     turn.tell_moved()
-    turn.say(_stall(turn, patience, now))
+    # Who asked for it is named in the report; where nobody did, the channel is all there is to tell.
+    turn.say(_stall(turn, patience, now), broadcast=turn.plan.by is None)
     turn.upload("The whole log of this start up to the stall.")
     _order_stacks(turn)
 

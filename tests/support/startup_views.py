@@ -132,6 +132,7 @@ views = st.builds(
     expected_ranks=st.none() | st.integers(0, 10_000),
     eta=maybe_spans,
     eta_after=maybe_spans,
+    eta_phase=maybe_spans,
     last_sign=maybe_spans,
     usual=maybe_spans,
     usual_phase=maybe_spans,

@@ -12,6 +12,7 @@ from bot.core.actions import (
     Pace,
     PhaseFinished,
     PhaseView,
+    Progress,
     RankTime,
     RankView,
     Reply,
@@ -124,6 +125,7 @@ def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
         ({"eta": None}, "3m10s in this phase (usual 5m)"),
         ({"eta_span": (seconds(180), seconds(360))}, "about 3 to 6 min to ready"),
         ({"eta": None, "eta_after": seconds(130)}, "about 2 min to ready once this phase is done"),
+        ({"eta": None, "eta_phase": seconds(200)}, "3m10s in this phase (usual 5m) · about 3 min left of it"),
         ({"measured": "412 GB of 547 GB read, 1.9 GB/s"}, "412 GB of 547 GB read, 1.9 GB/s"),
         ({"phases": ()}, "no phase yet"),
         ({"hosts": ()}, "on its host"),
@@ -139,10 +141,20 @@ def test_where_the_log_shows_no_bar_the_bytes_do() -> None:
     assert "▓▓▓▓▓▓▓▓▓░░░ 75% read · " in told
 
 
+def test_a_full_bar_is_not_the_end() -> None:
+    for done, told in (
+        (64, "64 of 64 shards, but not done yet"),
+        (63, "63 of 64 shards ·"),
+    ):
+        phases = (mark(PhaseId.WEIGHTS, Mark.NOW, 190, progress=Progress(done, 64)),)
+        assert told in shown(render_root(midway(phases=phases)))
+
+
 def test_a_stalled_root_promises_nothing() -> None:
-    for changes in ({}, {"eta": None, "eta_after": seconds(130)}):
+    for changes in ({}, {"eta": None, "eta_after": seconds(130)}, {"eta": None, "eta_phase": seconds(130)}):
         message = render_root(midway(pace=Pace.STALLED, **changes))
         assert "to ready" not in shown(message) + message.text
+        assert "left of it" not in shown(message)
 
 
 def test_a_failed_root_names_the_phase_that_failed_not_the_one_it_came_out_in() -> None:

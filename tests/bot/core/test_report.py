@@ -71,6 +71,7 @@ def test_a_stall_tells_all_that_is_needed() -> None:
     assert_sendable(message)
     assert markups(message)[0] == (
         "⚠️ *stalled* in graph capture: no progress for 12m (patience here: 9m30s), 12m10s in this phase."
+        "\nFor <@U0ALICE> to judge: kimi does nothing to the service by itself."
     )
     assert markups(message)[1].split("\n") == [
         "CPU 800 %, unchanged: eight ranks spin.",
@@ -80,6 +81,11 @@ def test_a_stall_tells_all_that_is_needed() -> None:
     assert preformatted(message) == STALL.last_lines[0]
     assert labels(message) == ["Keep waiting 30m", "Logs", "Restart", "Stop"]
     assert button_values(message)["kimi:wait"] == {"o": "op1", "s": "kimi-k2.5", "m": 30}
+
+
+def test_a_stall_of_a_start_that_nobody_asked_for_is_for_anybody_to_judge() -> None:
+    told = markups(render_stall(STALL, replace(MIDWAY, by=None)))[0]
+    assert told.endswith("Somebody has to judge it: kimi does nothing to the service by itself.")
 
 
 def test_the_rest_of_the_time_it_must_hold_is_no_row() -> None:

@@ -147,6 +147,7 @@ def test_a_start_beyond_its_usual_promises_no_end_that_is_past() -> None:
     view = run.startup.view(run.now)
     assert (view.eta, view.eta_after) == (timedelta(seconds=320) + after, None)
     assert view.eta_span == (view.eta, view.eta)
+    assert view.eta_phase is None  # the whole is known
 
 
 def test_where_nothing_comes_after_a_phase_that_outlasts_its_usual_nothing_is_promised() -> None:
@@ -157,10 +158,25 @@ def test_where_nothing_comes_after_a_phase_that_outlasts_its_usual_nothing_is_pr
     assert (view.eta, view.eta_after) == (None, None)
 
 
-def test_no_estimate_without_a_baseline() -> None:
+def test_without_a_baseline_the_bar_alone_tells_what_is_left_of_a_phase() -> None:
     run = Run()
     run.start_process()
-    assert run.startup.view(run.now).eta is None
+    for rank in ("TP0", "TP1"):
+        run.say("Load weight begin. avail mem=78.50 GB", rank=rank)
+    run.wait(60)
+    view = run.startup.view(run.now)
+    assert (view.eta, view.eta_phase) == (None, None)
+    run.say(
+        "Loading safetensors checkpoint shards:  25% Completed | 16/64 [01:00<03:00,  3.75s/it]",
+        stamped=False,
+    )
+    view = run.startup.view(run.now)
+    assert (view.eta, view.eta_phase) == (None, timedelta(seconds=180))
+    run.say(
+        "Loading safetensors checkpoint shards: 100% Completed | 64/64 [01:00<00:00,  3.75s/it]",
+        stamped=False,
+    )
+    assert run.startup.view(run.now).eta_phase is None
 
 
 def test_slow_is_beyond_the_usual_while_it_still_moves() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from bot.core.actions import (
     MovedAgain,
     Noticed,
     Pace,
+    PostReply,
     StallReported,
     UploadTail,
     Verdict,
@@ -41,6 +44,16 @@ def loading(**changes: Any) -> Run:
     for rank in ("TP0", "TP1"):
         run.say("Load weight begin. avail mem=78.50 GB", rank=rank)
     return run
+
+
+@pytest.mark.parametrize("by", [None, UserId("U0ALICE")])
+def test_a_stall_is_shown_in_the_channel_where_nobody_asked_for_the_start(by: UserId | None) -> None:
+    run = loading(by=by)
+    run.wait(60)
+    told = [
+        each for each in run.actions if isinstance(each, PostReply) and isinstance(each.reply, StallReported)
+    ]
+    assert [each.broadcast for each in told] == [by is None]
 
 
 def test_a_stall_is_told_once_with_the_log_and_its_end_is_told_too() -> None:
