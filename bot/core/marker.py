@@ -1,6 +1,6 @@
 """Markers: lines an operator wants told the moment they appear, with the lines around them.
 
-A hit is two lines before, the line, and one after; it is told when that one has come, or two seconds later.
+A hit is three lines before, the line, and three after; it is told when they have come, or two seconds later.
 Of each marker at most one reply a minute goes out: what hits meanwhile is counted, and the last of it is
 told with the count when the minute is over.
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EVERY = timedelta(minutes=1)
 FOLLOWING_WITHIN = timedelta(seconds=2)
-BEFORE = 2
+AROUND = 3  # lines before it, and as many after it
 LONGEST = 500  # characters of a line that are searched
 _KEPT = 300  # characters of a line that are told
 
@@ -48,7 +48,7 @@ class Sighting:
     lines: list[str]
     at: int
     since: datetime
-    complete: bool = False  # the line after it has come
+    complete: bool = False  # the lines after it have come
 
 
 @dataclass(slots=True)
@@ -85,14 +85,14 @@ class Markers:
         for name, pattern in self._patterns.items():
             if pattern.search(reading, 0, LONGEST):
                 self._note(name, shown, now)
-        self.state.recent = [*self.state.recent, shown][-BEFORE:]
+        self.state.recent = [*self.state.recent, shown][-AROUND:]
         return self.due(now)
 
     @staticmethod
     def _follow(run: MarkerRun, shown: str) -> None:
         if run.sighting is not None and not run.sighting.complete:
             run.sighting.lines.append(shown)
-            run.sighting.complete = True
+            run.sighting.complete = len(run.sighting.lines) - run.sighting.at > AROUND
 
     def _note(self, name: str, shown: str, now: datetime) -> None:
         run = self.state.runs.setdefault(name, MarkerRun())

@@ -21,9 +21,10 @@ def hits(run: Run) -> list[Hit]:
 
 def test_a_line_of_the_watched_start_is_told_with_those_around_it() -> None:
     run = begin()
-    for text in ("one", "two", "DIAG 3", "four"):
+    lines = ("one", "two", "three", "DIAG 4", "five", "six", "seven")
+    for text in lines:
         run.say(text, stamped=False)
-    assert hits(run) == [Hit("DIAG", ("one", "two", "DIAG 3", "four"), 2)]
+    assert hits(run) == [Hit("DIAG", lines, 3)]
 
 
 def test_where_no_line_comes_after_it_a_tick_tells() -> None:
@@ -47,8 +48,8 @@ def test_lines_of_the_run_before_and_half_lines_are_none() -> None:
 def test_the_last_hit_is_told_before_the_verdict_which_counts_the_rest() -> None:
     run = begin()
     run.load_weights()
-    run.say("DIAG 1")
-    run.say("next")
+    for text in ("DIAG 1", "a", "b", "c"):
+        run.say(text)
     for number in range(5):
         run.say(f"DIAG {number}")
     run.systemd("u: Main process exited, code=killed, status=9/KILL")
