@@ -32,15 +32,18 @@ STUBBORN = ("sh", "-c", 'trap "" TERM HUP PIPE; sleep 77.5')
 
 @pytest.fixture
 async def few(real_host: RealHost) -> AsyncIterator[RealHost]:
-    """Few sessions, and five units of the user's own that go on talking."""
-    await real_host.run(f"echo MaxSessions {ALLOWED} > {LIMIT}; systemctl reload ssh")
+    """Few sessions, and five units of the user's own that go on talking.
+
+    A reload of sshd returns before it listens again; a restart waits for that, and sessions outlive it.
+    """
+    await real_host.run(f"echo MaxSessions {ALLOWED} > {LIMIT}; systemctl restart ssh")
     await real_host.run(f"mkdir -p {FOLDER}")
     for unit in UNITS:
         await real_host.run(f"printf '{TALKER}' > {FOLDER}/{unit}")
     await real_host.run(f"chown -R kimi: /home/kimi/.config; {AS_USER} daemon-reload")
     yield real_host
     await real_host.attempt(f"{AS_USER} stop {' '.join(UNITS)}")
-    await real_host.run(f"rm -f {LIMIT} {FOLDER}/talker-*; {AS_USER} daemon-reload; systemctl reload ssh")
+    await real_host.run(f"rm -f {LIMIT} {FOLDER}/talker-*; {AS_USER} daemon-reload; systemctl restart ssh")
     await real_host.attempt("pkill -KILL -u kimi -f 'sleep 77.5'")
 
 
