@@ -37,6 +37,8 @@ FALLBACK: dict[PhaseId, timedelta] = {
 
 LEARNED = 1.5  # times the longest silence of healthy starts
 QUIET = 3  # times the patience: as long as that, evidence that more than the CPU moves excuses silence
+SLOW = 1.25  # times the usual
+_HARDLY = timedelta(seconds=10)  # that nobody waits for
 _ACTIVE = timedelta(minutes=2)  # work comes in bursts: what moved less long ago still moves
 
 _CHANGING = re.compile(r"0x[0-9a-fA-F]+|\b(?=[a-fA-F]*[0-9])[0-9a-fA-F]{4,}\b|[0-9]+")
@@ -135,13 +137,22 @@ class Silence:
 
 
 def pace_of(
-    silence: Silence, *, patience: timedelta, in_phase: timedelta, usual: timedelta | None, now: datetime
+    silence: Silence,
+    *,
+    patience: timedelta,
+    in_phase: timedelta,
+    usual: timedelta | None,
+    now: datetime,
+    span: tuple[timedelta, timedelta] | None = None,
 ) -> Pace:
-    """Moving, slow (beyond the usual, still moving), quiet (half the patience gone), stalled."""
+    """Moving, slow (beyond the usual, still moving), quiet (half the patience gone), stalled.
+
+    `span`: between what healthy starts lie; where they differ much, only what is longer than that is slow.
+    """
     if silence.stalled:
         return Pace.STALLED
     if silence.lasts(now) * 2 >= patience:
         return Pace.QUIET
-    if usual is not None and in_phase > usual * 1.5 + timedelta(seconds=10):
+    if usual is not None and in_phase > max(usual * SLOW, *(span or ())) + _HARDLY:
         return Pace.SLOW
     return Pace.MOVING

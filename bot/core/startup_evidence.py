@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from bot.core.actions import Noticed, Pace, Progress
 from bot.core.baseline import phase_key
 from bot.core.events import PhaseId, Role, Verb
-from bot.core.patience import pace_of
 from bot.core.ranks import in_order
 from bot.core.startup_end import take_fall
 from bot.core.startup_members import Fell, name_member
 from bot.core.startup_state import Downfall
-from bot.core.startup_view import patience_now, record_of, time_in_phase
+from bot.core.startup_view import pace, record_of, time_in_phase
 from bot.core.trace import Trace, say_reading, say_shard
 from bot.core.words import count, name_doing, name_ranks, spell_duration
 
@@ -105,9 +104,8 @@ def check_slowness(turn: Turn, now: datetime) -> None:
     begun = record is not None and record.ended is None  # else the time told would be that of the whole start
     if turn.state.fall is not None or turn.state.proof.since is not None or not begun:
         return
-    spent = time_in_phase(scene)
-    pace = pace_of(turn.state.silence, patience=patience_now(scene), in_phase=spent, usual=usual, now=now)
-    if pace is Pace.SLOW:
+    if pace(scene) is Pace.SLOW:
+        spent = time_in_phase(scene)
         turn.state.slow.append(key)
         times = f"usual {spell_duration(usual)}, now {spell_duration(spent)}"
         turn.say(Noticed(f"Slower than usual {name_doing(phase, role)}: {times}, and still moving."))

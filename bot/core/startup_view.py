@@ -160,6 +160,7 @@ def pace(scene: Scene) -> Pace:
         patience=patience_now(scene),
         in_phase=time_in_phase(scene),
         usual=scene.plan.usual.of(phase, role),
+        span=scene.plan.usual.span_of(phase, role),
         now=scene.now,
     )
 

@@ -144,7 +144,9 @@ def test_the_longest_silence_of_each_phase_is_kept() -> None:
     [
         (0, 10, None, False, Pace.MOVING),
         (0, 100, 90, False, Pace.MOVING),
-        (0, 146, 90, False, Pace.SLOW),
+        (0, 122, 90, False, Pace.MOVING),
+        (0, 123, 90, False, Pace.SLOW),
+        (0, 520, 370, False, Pace.SLOW),  # usual 6m10s, now 8m40s
         (299, 299, None, False, Pace.MOVING),
         (300, 300, None, False, Pace.QUIET),
         (600, 600, None, True, Pace.STALLED),
@@ -162,3 +164,10 @@ def test_pace(silent: int, in_phase: int, usual: int | None, stalled: bool, pace
         )
         is pace
     )
+
+
+def test_what_a_healthy_start_took_before_is_not_slow() -> None:
+    for seconds, pace in ((210, Pace.MOVING), (211, Pace.SLOW)):
+        spent, usual, longest = (timedelta(seconds=each) for each in (seconds, 100, 200))
+        silence = Silence(BEGAN)
+        assert pace_of(silence, patience=TEN, in_phase=spent, usual=usual, longest=longest, now=BEGAN) is pace

@@ -190,7 +190,7 @@ def test_slow_is_told_once_a_phase_with_its_usual() -> None:
         )
         run.wait(10)
     (slow,) = [each for each in run.replies(Noticed) if "Slower" in each.sentence]
-    assert slow.sentence == "Slower than usual loading weights: usual 1m40s, now 2m41s, and still moving."
+    assert slow.sentence == "Slower than usual loading weights: usual 1m40s, now 2m16s, and still moving."
     assert not run.replies(StallReported)
 
 
