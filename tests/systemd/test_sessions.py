@@ -26,24 +26,23 @@ AS_USER = "runuser -u kimi -- env XDG_RUNTIME_DIR=/run/user/1000 systemctl --use
 TALKER = '[Service]\\nExecStart=/bin/sh -c "while :; do echo talk of %%n; sleep 0.5; done"\\n'
 ALLOWED = 3
 LIMIT = "/etc/ssh/sshd_config.d/limit.conf"
+# A reload of sshd returns before it listens again; a restart waits for that, and sessions outlive it.
+READ_AGAIN = "systemctl reset-failed ssh; systemctl restart ssh"
 # What ignores that it shall end, as a process does that is stuck in a driver.
 STUBBORN = ("sh", "-c", 'trap "" TERM HUP PIPE; sleep 77.5')
 
 
 @pytest.fixture
 async def few(real_host: RealHost) -> AsyncIterator[RealHost]:
-    """Few sessions, and five units of the user's own that go on talking.
-
-    A reload of sshd returns before it listens again; a restart waits for that, and sessions outlive it.
-    """
-    await real_host.run(f"echo MaxSessions {ALLOWED} > {LIMIT}; systemctl restart ssh")
+    """Few sessions, and five units of the user's own that go on talking."""
+    await real_host.run(f"echo MaxSessions {ALLOWED} > {LIMIT}; {READ_AGAIN}")
     await real_host.run(f"mkdir -p {FOLDER}")
     for unit in UNITS:
         await real_host.run(f"printf '{TALKER}' > {FOLDER}/{unit}")
     await real_host.run(f"chown -R kimi: /home/kimi/.config; {AS_USER} daemon-reload")
     yield real_host
     await real_host.attempt(f"{AS_USER} stop {' '.join(UNITS)}")
-    await real_host.run(f"rm -f {LIMIT} {FOLDER}/talker-*; {AS_USER} daemon-reload; systemctl restart ssh")
+    await real_host.run(f"rm -f {LIMIT} {FOLDER}/talker-*; {AS_USER} daemon-reload; {READ_AGAIN}")
     await real_host.attempt("pkill -KILL -u kimi -f 'sleep 77.5'")
 
 
