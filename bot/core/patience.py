@@ -153,6 +153,6 @@ def pace_of(
         return Pace.STALLED
     if silence.lasts(now) * 2 >= patience:
         return Pace.QUIET
-    if usual is not None and in_phase > max(usual * SLOW, *(span or ())) + _HARDLY:
+    if usual is not None and in_phase > max(usual * SLOW, span[1] if span is not None else usual) + _HARDLY:
         return Pace.SLOW
     return Pace.MOVING

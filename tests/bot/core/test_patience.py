@@ -166,8 +166,9 @@ def test_pace(silent: int, in_phase: int, usual: int | None, stalled: bool, pace
     )
 
 
-def test_what_a_healthy_start_took_before_is_not_slow() -> None:
+def test_what_healthy_starts_took_before_is_not_slow() -> None:
+    span = timedelta(seconds=90), timedelta(seconds=200)
     for seconds, pace in ((210, Pace.MOVING), (211, Pace.SLOW)):
-        spent, usual, longest = (timedelta(seconds=each) for each in (seconds, 100, 200))
-        silence = Silence(BEGAN)
-        assert pace_of(silence, patience=TEN, in_phase=spent, usual=usual, longest=longest, now=BEGAN) is pace
+        spent, usual = timedelta(seconds=seconds), timedelta(seconds=100)
+        told = pace_of(Silence(BEGAN), patience=TEN, in_phase=spent, usual=usual, span=span, now=BEGAN)
+        assert told is pace
