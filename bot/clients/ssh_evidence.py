@@ -13,6 +13,7 @@ from bot.clients.ssh_link import Finished
 from bot.core.evidence import (
     PROCESS_PATTERN,
     SAMPLE_PROPERTIES,
+    WEIGHT_FILES,
     Counters,
     Facts,
     Gpu,
@@ -134,8 +135,9 @@ class Sampler:
         if model is None:
             return None
         if model not in self._sizes:
-            safetensors = ("-maxdepth", "1", "-name", "*.safetensors", "-printf", r"%s\n")
-            finished = await self._run(("find", "-L", model, *safetensors))
+            named = [word for ending in WEIGHT_FILES for word in ("-o", "-name", f"*{ending}")][1:]
+            wanted = ("-maxdepth", "1", "(", *named, ")", "-printf", r"%s %f\n")
+            finished = await self._run(("find", "-L", model, *wanted))
             if finished.status == HUNG:
                 return None  # a slow disk may tell the next time
             self._sizes[model] = parse_sizes(finished.out)

@@ -12,6 +12,7 @@ from bot.core.unit import parse_show, read_properties
 __all__ = [
     "PROCESS_PATTERN",
     "SAMPLE_PROPERTIES",
+    "WEIGHT_FILES",
     "Counters",
     "Facts",
     "Gpu",
@@ -38,14 +39,19 @@ SAMPLE_PROPERTIES: tuple[str, ...] = (
 # For grep -o -E over /proc/PID/{cmdline,io,maps}: what is asked of a process, and nothing else of its command
 # line, which may hold a key. Titles are set by the engines: `sglang::scheduler_TP5`, `VLLM::Worker_TP3`.
 PROCESS_PATTERN = (
-    r"^(sglang|VLLM)::[A-Za-z0-9_]+|^read_bytes: [0-9]+|\bmodel-[0-9]{5}-of-[0-9]{5,6}\.safetensors"
+    r"^(sglang|VLLM)::[A-Za-z0-9_]+|^read_bytes: [0-9]+"
+    r"|[A-Za-z0-9._-]+-[0-9]{5}-of-[0-9]{5,6}\.(safetensors|bin|gguf)"
 )
+# The forms in which weights lie; where there are several, an engine loads the first of these.
+WEIGHT_FILES = (".safetensors", ".gguf", ".bin")
 
 _FACT = re.compile(r"^/proc/([0-9]{1,10})/(cmdline|io|maps):(.*)$", re.MULTILINE)
 _REFUSED = re.compile(r"/proc/[0-9]+/(io|maps): (?:Permission denied|Operation not permitted)")
 _TITLE = re.compile(r"(?:sglang::scheduler|VLLM::Worker)((?:_[A-Z_]+?[0-9]+)+)")
 _PLACE = re.compile(r"_((?:ATTN_|MOE_)?[A-Z]+)([0-9]+)")
-_SHARD = re.compile(r"model-([0-9]+)-of-([0-9]+)")
+_SHARD = re.compile(r"-([0-9]{5})-of-([0-9]{5,6})\.")
+_SIZE = re.compile(r"\s*([0-9]{1,20})(?: (.*?))?\s*")
+_MERGED = "consolidated"  # what a vendor's own loader reads, beside the same weights in shards
 _MIB = 2**20
 
 
@@ -148,8 +154,18 @@ def _bytes(mebibytes: int | None) -> int | None:
 
 
 def parse_sizes(text: str) -> int | None:
-    """The sum of one size a line; None where no file was found."""
-    return _total([_number(word) for word in text.split()]) or None
+    """The sum over one file a line, `SIZE NAME`; None where none was found.
+
+    A model may lie there in several forms, of which an engine loads one.
+    """
+    found = [match.groups() for match in map(_SIZE.fullmatch, text.splitlines()) if match is not None]
+    sizes = [(int(size), name or "") for size, name in found]
+    for ending in WEIGHT_FILES:
+        if alike := [each for each in sizes if each[1].endswith(ending)]:
+            sizes = alike
+            break
+    sharded = [size for size, name in sizes if not name.startswith(_MERGED)]
+    return sum(sharded or [size for size, _ in sizes]) or None
 
 
 def _number(text: str) -> int | None:

@@ -12,6 +12,7 @@ _MIB = 2**20
 _READS = 16 * _MIB  # less in one interval is a log, a library, a stray file
 _GPU_GREW = 64 * _MIB
 _MEMORY_GREW = 256 * _MIB
+_LOAD_MOVED = 10  # percentage points of a GPU; one that waits in a collective stands still, mostly at 100
 _GIGA = 1e9
 _GIB = 2**30
 _POINTS = 7
@@ -105,9 +106,13 @@ def has_moved(before: Sample, now: Sample) -> bool:
         return True
     if _gain(before.read, now.read) >= _READS or _gain(before.memory, now.memory) >= _MEMORY_GREW:
         return True
-    earlier = {gpu.index: gpu.used for gpu in before.gpus or ()}
-    used = ((gpu.used, earlier.get(gpu.index)) for gpu in now.gpus or ())
-    return any(abs(_gain(old, new)) >= _GPU_GREW for new, old in used)
+    earlier = {gpu.index: gpu for gpu in before.gpus or ()}
+    pairs = ((earlier[gpu.index], gpu) for gpu in now.gpus or () if gpu.index in earlier)
+    return any(
+        abs(_gain(old.used, new.used)) >= _GPU_GREW
+        or abs(_gain(old.utilisation, new.utilisation)) >= _LOAD_MOVED
+        for old, new in pairs
+    )
 
 
 def _gain(before: int | None, now: int | None) -> int:

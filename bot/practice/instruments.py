@@ -149,7 +149,8 @@ def _mappings(process: Process, pid: int) -> str:
 def _list_weights(folder: str) -> Answer:
     if not folder.startswith(MODELS):
         return Answer(1, error=f"find: '{folder}': No such file or directory\n")
-    return Answer(output=f"{SHARD}\n" * SHARDS)
+    names = (f"model-{number:05d}-of-{SHARDS:06d}.safetensors" for number in range(1, SHARDS + 1))
+    return Answer(output="".join(f"{SHARD} {name}\n" for name in names))
 
 
 def _stack(pid: int, title: str) -> str:

@@ -96,6 +96,20 @@ def test_a_sum_that_is_not_whole_is_none() -> None:
     assert facts.refused == {"io", "maps"}
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "consolidated-00003-of-00007.safetensors",
+        "pytorch_model-00003-of-00007.bin",
+        "Q4_K-00003-of-00007.gguf",
+    ],
+)
+def test_shards_of_any_name_are_seen(name: str) -> None:
+    out = grep({"/proc/1/maps": f"7f1c-7f1d r--s 00000000 103:02 88 /models/a b/{name}\n"})
+    assert out == f"/proc/1/maps:{name}\n"
+    assert parse_processes(out, "").shard == ShardMapped(3, 7)
+
+
 def test_shards_that_are_mapped_all_at_once_tell_nothing() -> None:
     lines = "".join(f"/proc/1/maps:model-{n:05d}-of-00008.safetensors\n" for n in range(1, 9))
     assert parse_processes(lines, "").shard is None
@@ -146,6 +160,14 @@ def test_a_driver_that_complains_names_no_gpu(complaint: str) -> None:
 def test_the_size_of_a_model() -> None:
     assert parse_sizes("10\n20\n") == 30
     assert parse_sizes("") is None
+
+
+def test_of_a_model_in_several_forms_one_is_measured() -> None:
+    shards = "10 model-00001-of-00002.safetensors\n20 model-00002-of-00002.safetensors\n"
+    assert parse_sizes(f"{shards}30 consolidated.safetensors\n31 pytorch_model.bin\n") == 30
+    assert parse_sizes("7 consolidated.00.safetensors\n") == 7
+    assert parse_sizes("40 kimi-q4.gguf\n5 training_args.bin\nfind: x\n") == 40
+    assert parse_sizes("6 pytorch_model-00001-of-00002.bin\n7 pytorch_model-00002-of-00002.bin\n") == 13
 
 
 @pytest.mark.parametrize(

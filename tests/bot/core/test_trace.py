@@ -28,8 +28,8 @@ def ranks(*numbers: int) -> tuple[ProcessSeen, ...]:
     return tuple(ProcessSeen(100 + n, f"sglang::scheduler_TP{n}", Rank(f"TP{n}")) for n in numbers)
 
 
-def gpus(*used: int) -> tuple[Gpu, ...]:
-    return tuple(Gpu(index, bytes_, 80 * GIB, 100) for index, bytes_ in enumerate(used))
+def gpus(*used: int, load: int | None = 100) -> tuple[Gpu, ...]:
+    return tuple(Gpu(index, bytes_, 80 * GIB, load) for index, bytes_ in enumerate(used))
 
 
 PLAIN = Sample(
@@ -61,6 +61,9 @@ def later(seconds: float, *, cores: float = 0.0, **changes: Any) -> Sample:
         ({"memory": 2 * GIB}, False),
         ({"gpus": gpus(74 * GIGA, 74 * GIGA + 65 * MIB)}, True),
         ({"gpus": gpus(70 * GIGA, 74 * GIGA)}, True),
+        ({"gpus": gpus(74 * GIGA, 74 * GIGA, load=91)}, False),
+        ({"gpus": gpus(74 * GIGA, 74 * GIGA, load=90)}, True),
+        ({"gpus": gpus(74 * GIGA, 74 * GIGA, load=None)}, False),
         ({"gpus": None}, False),
         ({"shard": ShardMapped(1, 64)}, True),
     ],
