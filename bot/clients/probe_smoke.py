@@ -67,6 +67,7 @@ class Completion:
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
                 self._read(choice, at=at)
+                self._read_whole(choice)
 
     def _count(self, usage: Any) -> None:
         tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
@@ -88,6 +89,13 @@ class Completion:
             self.pieces += 1
             self.last = at
             self.first = at if self.first is None else self.first
+
+    def _read_whole(self, choice: dict[str, Any]) -> None:
+        """An answer in one piece, from what does not stream: a completion, of which no speed is known."""
+        message = choice.get("message")
+        if isinstance(message, dict):
+            self._read({"delta": message, "finish_reason": choice.get("finish_reason")}, at=0.0)
+            self.first = self.last = None
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -169,7 +177,7 @@ class SmokeTest:
 
 
 async def read_events(response: httpx.Response) -> AsyncIterator[Any]:
-    """The JSON of each `data:` line until `[DONE]`; a body that is no such stream is an error."""
+    """The JSON of each `data:` line until `[DONE]`, or of a completion in one piece; all else is an error."""
     seen = False
     beginning = bytearray()
     async for line in _lines(response):
@@ -181,8 +189,12 @@ async def read_events(response: httpx.Response) -> AsyncIterator[Any]:
         if data == b"[DONE]":
             return
         yield _load(data)
-    if not seen:
+    if seen:
+        return
+    whole = _load_whole(bytes(beginning))
+    if whole is None:
         raise _Failed(f"the answer is no stream of events: {_body_text(bytes(beginning))}")
+    yield whole
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -203,6 +215,19 @@ def _load(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError):
         raise _Failed(f"the completion's stream holds what is not JSON: {_short(data)}") from None
+
+
+def _load_whole(body: bytes) -> dict[str, Any] | None:
+    """A completion that came in one piece, as of a proxy that does not stream."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    choices = parsed.get("choices") if isinstance(parsed, dict) else None
+    whole = isinstance(choices, list) and any(
+        isinstance(each, dict) and "message" in each for each in choices
+    )
+    return parsed if whole else None
 
 
 async def _quote(response: httpx.Response) -> str:

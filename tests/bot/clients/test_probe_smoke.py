@@ -98,6 +98,27 @@ async def test_reasoning(key: str) -> None:
         assert (result.passed, result.reasoning, result.answer) == (True, True, "Let me think.")
 
 
+async def test_an_answer_in_one_piece_is_a_completion_whose_speed_nobody_knows() -> None:
+    message = {"role": "assistant", "content": "def sort", "reasoning_content": "hm"}
+    whole = {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"completion_tokens": 12},
+    }
+    async with serve_http() as engine:
+        engine.answers[PATH] = reply(200, whole)
+        result = await run(engine, reasoning=True)
+    assert (result.passed, result.answer, result.reasoning) == (True, "def sort", True)
+    assert (result.first_token, result.tokens_per_second) == (None, None)
+
+
+async def test_a_tool_call_in_one_piece() -> None:
+    called = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "get_weather"}}]}
+    async with serve_http() as engine:
+        engine.answers[PATH] = reply(200, {"choices": [{"message": called, "finish_reason": "tool_calls"}]})
+        assert (await run(engine, tool_call=True)).tool_call
+
+
 async def test_reasoning_that_is_missing() -> None:
     async with serve_http() as engine:
         engine.answers[PATH] = COMPLETION
