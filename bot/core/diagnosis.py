@@ -9,7 +9,6 @@ was survived, unless the engine does not survive its kind.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bot.core import collective
@@ -18,6 +17,7 @@ from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead
 from bot.core.patience import shape_of
 from bot.core.ranks import Said, read_parts
+from bot.core.suspect import LONGEST, MOST_LINES, Suspect, SuspectsState, Trace, repeats, take_further
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,9 @@ _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 # Classes have a capital; the few that have none are named. Code that lost its indentation is no exception.
 _EXCEPTION = re.compile(r"(?:\w+\.)*(?:[A-Z]\w*|(?<=\.)(?:error|gaierror|herror|timeout))(?:: |:?$)")
+# What Python goes on from after it told of it: a destructor that failed, a record that could not be logged.
+_PASSED_OVER = ("Exception ignored in", "--- Logging error ---")
+_BARE = re.compile(r"(?:\w+\.)*\w+:?\s*$")  # an exception without a message: its line of code says what it is
 _IN_FRAME = '", line '
 _FRAME = re.compile(r'\s*File "[^"]*", line \d+, in \S')
 _DUMPED = re.compile(r'\s*File "[^"]*", line \d+ in \S')  # by faulthandler: without a comma
@@ -43,43 +46,6 @@ _ORDER = list(PhaseId)
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
 MOST_TRACES = 256  # open at a time
 _MOST_COMPARED = 16  # a hundred take a second of the loop
-_MOST_LINES = 8
-_LONGEST = 1000
-
-
-@dataclass(slots=True)
-class Suspect:
-    """One failure as the log has it; `lines` begin with the one that says it best."""
-
-    rank: Rank
-    phase: PhaseId
-    role: Role
-    lines: list[str]
-    fatal: bool = False
-    secondary: bool = False
-    survived: bool = False
-    warning: bool = False
-
-
-@dataclass(slots=True)
-class Trace:
-    """A traceback that is being read. `suspect` is None until its exception line."""
-
-    suspect: int | None = None
-    awaiting: bool = True  # its exception line has not come yet
-    chained: bool = False  # what comes was raised while handling what was
-    announced: bool = False  # the suspect so far is only the line that announced the traceback
-    frame: str = ""  # the innermost so far
-    uncaught: bool = False  # its outermost frame is where a process begins
-    phase: PhaseId | None = None  # in which the functions in it run
-    rest: int = 0  # how many lines of a long message may still belong to it
-
-
-@dataclass(slots=True)
-class SuspectsState:
-    suspects: list[Suspect] = field(default_factory=list)
-    traces: dict[str, Trace] = field(default_factory=dict)  # by process
-    timed_out: list[Rank] = field(default_factory=list)  # who reported that a collective did
 
 
 class Suspects:
@@ -93,13 +59,25 @@ class Suspects:
         """`phase` and `role`: where the rank that spoke is, or the startup as a whole."""
         if line.partial:
             return
-        failures = self._sort(findings) if findings and findings is not ONLY_NOISE else []
+        failures: list[FailureSaid] = []
+        if findings and findings is not ONLY_NOISE:
+            failures = self._sort(findings)
+        elif findings and self.state.recent:
+            self._hear_noise(line.reading)
         if failures or self.state.traces or self._tells(line.reading):
             self._read(line.reading, str(line.pid or ""), failures, where=(phase, role))
 
+    def _hear_noise(self, reading: str) -> None:
+        """What a server prints for a request it answers: it outlived what failed before."""
+        hit = self._engine.reader.read(self._said(reading).text) if self._engine is not None else None
+        if hit is not None and (hit.rule.serving or hit.rule.alone):
+            self.state.recent = False
+            for suspect in self.state.suspects:
+                suspect.outlived |= not (suspect.fatal or suspect.secondary or suspect.warning)
+
     def _tells(self, reading: str) -> bool:
         """Whether it can matter though nothing failed in it and no traceback is open."""
-        told = _TRACEBACK in reading or _IN_FRAME in reading
+        told = _TRACEBACK in reading or _IN_FRAME in reading or any(each in reading for each in _PASSED_OVER)
         return told or (bool(self.state.suspects) and _WHAT in reading)
 
     def _read(
@@ -114,6 +92,8 @@ class Suspects:
                 self._accuse(each, process, announces=_TRACEBACK in reading, where=where)
         elif _TRACEBACK in reading:
             self._open(process)
+        elif any(each in reading for each in _PASSED_OVER):
+            self._follow(process, Trace(passed_over=True))
         else:
             if _IN_FRAME in reading:
                 trace = self._meet_frame(reading, process)
@@ -139,7 +119,7 @@ class Suspects:
         """`terminate called` has its reason on the next line, and that line says it best."""
         ended = next((each for each in reversed(self.state.suspects) if _ABORTING in each.lines[0]), None)
         if ended is not None:
-            ended.lines.insert(0, text.strip()[:_LONGEST])
+            ended.lines.insert(0, text.strip()[:LONGEST])
 
     def _hear_timeout(self, said: FailureSaid) -> None:
         """Apart from the suspects: of those, some are forgotten, and who is missing here would be blamed."""
@@ -152,7 +132,7 @@ class Suspects:
         trace = self.state.traces.get(process)
         if trace is not None and trace.chained:
             trace.awaiting = True
-        else:
+        elif trace is None or not (trace.passed_over and trace.awaiting):
             self._follow(process, Trace())
 
     def _follow(self, process: str, trace: Trace) -> Trace:
@@ -182,9 +162,11 @@ class Suspects:
     def _read_frame(self, trace: Trace, text: str) -> None:
         if text.startswith("File "):
             trace.uncaught = trace.uncaught or (not trace.frame and _OUTERMOST.search(text) is not None)
-            trace.frame = text
+            trace.frame, trace.code = text, ""
             phase = self._engine.phase_of_frame(text) if self._engine is not None else None
             trace.phase = PhaseId(phase) if phase else trace.phase
+        elif not trace.code and text.strip("^~ "):
+            trace.code = text
 
     def _meet_frame(self, text: str, process: str) -> Trace | None:
         """A frame: of the traceback that is open, of one whose beginning is not in the log, or of a crash."""
@@ -215,21 +197,25 @@ class Suspects:
             self._conclude(trace, said, where)
 
     def _conclude(self, trace: Trace, said: FailureSaid, where: tuple[PhaseId, Role]) -> None:
-        """The exception line of a traceback. The first of a chain names the failure."""
+        """The exception line of a traceback. The first of a chain names the failure, if it is one itself."""
+        if trace.passed_over:
+            trace.awaiting = trace.chained = False
+            return
         first = trace.suspect is None or trace.announced
         if trace.suspect is None:
             trace.suspect = self._add(said, where)
             self.state.suspects[trace.suspect].fatal |= trace.uncaught
         elif trace.announced:
             suspect = self.state.suspects[trace.suspect]
-            suspect.lines.insert(0, said.text[:_LONGEST])
+            suspect.lines.insert(0, said.text[:LONGEST])
             suspect.secondary = said.secondary
             suspect.phase = said.phase or suspect.phase
         else:
-            self._add_line(trace.suspect, said.text)
-            trace.phase = said.phase or trace.phase
+            take_further(self.state.suspects[trace.suspect], said)
         if first and trace.frame:
             self._add_line(trace.suspect, trace.frame)
+            if trace.code and _BARE.match(said.text):
+                self._add_line(trace.suspect, trace.code)
         self._place(self.state.suspects[trace.suspect], trace.phase)
         trace.awaiting = trace.chained = trace.announced = False
         trace.rest = 3
@@ -247,9 +233,10 @@ class Suspects:
         if len(self.state.suspects) >= _MOST_SUSPECTS:
             self._drop(_MOST_SUSPECTS // 2)
         phase, role = where
-        suspect = Suspect(said.rank, said.phase or phase, role, [said.text[:_LONGEST]])
+        suspect = Suspect(said.rank, said.phase or phase, role, [said.text[:LONGEST]])
         suspect.fatal, suspect.secondary, suspect.warning = said.fatal, said.secondary, said.warning
         self.state.suspects.append(suspect)
+        self.state.recent = True
         return len(self.state.suspects) - 1
 
     def _drop(self, index: int) -> None:
@@ -263,8 +250,8 @@ class Suspects:
 
     def _add_line(self, index: int, text: str) -> None:
         lines = self.state.suspects[index].lines
-        if len(lines) < _MOST_LINES:
-            lines.append(text[:_LONGEST])
+        if len(lines) < MOST_LINES:
+            lines.append(text[:LONGEST])
 
     def _survive(self) -> None:
         for suspect in self.state.suspects:
@@ -280,7 +267,9 @@ class Suspects:
     @property
     def is_likely(self) -> bool:
         """Something failed and nothing moved since."""
-        return any(not (suspect.survived or suspect.warning) for suspect in self.state.suspects)
+        return any(
+            not (suspect.survived or suspect.outlived or suspect.warning) for suspect in self.state.suspects
+        )
 
     @property
     def has_root(self) -> bool:
@@ -289,15 +278,15 @@ class Suspects:
 
     def root(self) -> Suspect | None:
         """The earliest failure that follows from no other; survived ones only for want of better."""
-        suspects = self.state.suspects
+        suspects = [each for each in self.state.suspects if not each.outlived] or self.state.suspects
         own = [each for each in suspects if not each.secondary]
         lasting = self._lasting()
         serious = [each for each in lasting if not each.warning]
         return next(iter(serious or lasting or own[-1:] or suspects), None)
 
     def _lasting(self) -> list[Suspect]:
-        suspects = self.state.suspects
-        return [each for each in suspects if not each.secondary and (each.fatal or not each.survived)]
+        own = [each for each in self.state.suspects if not (each.secondary or each.outlived)]
+        return [each for each in own if each.fatal or not each.survived]
 
     def cause(self, *, said: Sequence[str] = (), ranks: Sequence[Rank] = ()) -> Cause | None:
         """`said`: systemd's own lines about the end, for where the log has only what follows from it.
@@ -316,8 +305,8 @@ class Suspects:
 
     def _followers(self) -> list[str]:
         """Where no line tells the root, everything that follows from it is all there is to see."""
-        lines = [line for each in self.state.suspects for line in each.lines]
-        return list(dict.fromkeys(lines))[:_MOST_LINES]
+        lines = [line for each in self.state.suspects if not each.outlived for line in each.lines]
+        return list(dict.fromkeys(lines))[:MOST_LINES]
 
     def _another(self, root: Suspect) -> str | None:
         """A failure of another kind that does not commonly come of one before it: whose, what, its line."""
@@ -335,16 +324,10 @@ class Suspects:
         """The first few that say something of their own: each is compared with all that is known."""
         distinct: dict[str, Suspect] = {}
         for each in self._lasting():
-            if not (each is root or each.warning or _is_told(each, root)):
+            if not (each is root or each.warning or repeats(each, root)):
                 distinct.setdefault(shape_of(each.lines[0]), each)
         return list(distinct.values())[:_MOST_COMPARED]
 
     @property
     def _name(self) -> str | None:
         return self._engine.name if self._engine is not None else None
-
-
-def _is_told(later: Suspect, root: Suspect) -> bool:
-    """Parents and other ranks repeat the root's own words."""
-    text = root.lines[0].partition(": ")[2] or root.lines[0]
-    return any(text in line for line in later.lines)

@@ -39,7 +39,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.actions import Action, Noticed, RunSmoke, SendVerb, SettleVerb, StartupView, Verdict
-from bot.core.diagnosis import SuspectsState
 from bot.core.events import (
     Event,
     EvidenceSampled,
@@ -78,6 +77,7 @@ from bot.core.startup_state import MemberState, Plan, Sent, StartupState
 from bot.core.startup_turn import Turn
 from bot.core.startup_view import host_of, unit_of, view_of
 from bot.core.startup_waits import check_limit, check_moved, check_silence, check_verb
+from bot.core.suspect import SuspectsState
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:

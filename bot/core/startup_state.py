@@ -10,7 +10,6 @@ from bot.core.account import Failure
 from bot.core.actions import Verdict
 from bot.core.baseline import Usual
 from bot.core.changes import LastHealthy
-from bot.core.diagnosis import SuspectsState
 from bot.core.events import (
     InvocationId,
     LogLine,
@@ -30,6 +29,7 @@ from bot.core.patience import Silence
 from bot.core.phases import TrackerState
 from bot.core.recognition import RecognitionState
 from bot.core.setup import Setup
+from bot.core.suspect import SuspectsState
 from bot.core.trace import Trace
 
 

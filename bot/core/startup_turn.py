@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bot.core.actions import Action, EditRoot, MovedAgain, PostReply, Reply, UploadTail
 from bot.core.baseline import phase_key
 from bot.core.conclusion import finished_reply
-from bot.core.diagnosis import Suspects, SuspectsState
+from bot.core.diagnosis import Suspects
 from bot.core.events import PhaseId, Role, Verb
 from bot.core.findings import Finding, PhaseBegan, PhaseEnded
 from bot.core.marker import Markers, MarkerState
@@ -15,6 +15,7 @@ from bot.core.phases import Tracker
 from bot.core.recognition import Recognition
 from bot.core.startup_state import Moved, Plan, Proof, SetupState, StartupState
 from bot.core.startup_view import Scene, current_phase, host_now, patience_now, view_of
+from bot.core.suspect import SuspectsState
 from bot.core.words import name_doing
 from config.engine_file import AUTO
 

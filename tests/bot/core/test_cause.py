@@ -29,6 +29,38 @@ def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> No
     assert cause.seen
 
 
+@pytest.mark.parametrize(
+    ("expected", "line"),
+    [
+        (
+            "model-unsupported",
+            "ValueError: Unrecognized model in /m. Should have a `model_type` key in its config",
+        ),
+        ("model-unsupported", "RuntimeError: Unknown gguf model_type: new9"),
+        ("model-download", "RuntimeError: Data processing error: CAS service error : Request failed"),
+        ("model-download", "OSError: Consistency check failed: file should be of size 9 but has size 7"),
+        (
+            "model-download",
+            "requests.exceptions.SSLError: (host='huggingface.co', port=443): Max retries exceeded",
+        ),
+        ("weights-mismatch", "KeyError: 'midlayer.self_attn.qkv_proj.weight'"),
+        (
+            "host-allocation",
+            "RuntimeError: DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes",
+        ),
+        (
+            "host-allocation",
+            "ValueError: Not enough host memory available. Requesting 61.04 GB but only have 38",
+        ),
+        ("child-died", "EOFError"),
+        ("killed", "已杀死"),
+        ("segfault", "段错误 (核心已转储)"),
+    ],
+)
+def test_a_failure_is_known_by_other_words_too(expected: str, line: str) -> None:
+    assert name(line).id == expected
+
+
 def test_no_known_failure_is_without_a_line() -> None:
     assert set(LINES) == {each.id for each in load_diagnoses()}
 

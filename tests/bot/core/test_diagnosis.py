@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from bot.core.diagnosis import Suspects, SuspectsState
+from bot.core.diagnosis import Suspects
 from bot.core.events import LogLine, PhaseId, Rank, Role
 from bot.core.phases import Tracker
+from bot.core.suspect import SuspectsState
 from tests.support.journals import BEGAN, journal, tp
 from tests.support.suspicion import ENGINE, HERE, OOM, accuse, loading
 
@@ -129,6 +130,9 @@ def test_processes_are_kept_apart() -> None:
             "port-in-use",
         ),
         ("launch_server.py: error: unrecognized arguments: --tpp 8", "arguments"),
+        ("[23:49:47 TP1] Exception in run_tp_server:", "unknown"),
+        ("段错误 (核心已转储)", "segfault"),
+        ("已杀死", "killed"),
         ("[2026-05-29 23:49:47 TP1] Watchdog timeout (self.watchdog_timeout=300)", "watchdog"),
         (
             "[2026-05-29 23:49:47] X watchdog timeout (self.watchdog_timeout=300, self.soft=False)",
@@ -409,3 +413,66 @@ def test_a_line_that_cannot_matter_is_not_looked_at(said: list[tuple[str, int | 
         quick.note(line, findings, phase=phase, role=role)
         careful.note(line, findings, phase=phase, role=role)
     assert quick.state == careful.state
+
+
+GATE = '  File "/opt/engine/loader.py", line 3, in load_model'
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Exception ignored in: <function Socket.__del__ at 0x7f>", "--- Logging error ---"],
+)
+def test_what_python_passes_over_is_no_failure(header: str) -> None:
+    log = loading().bare(
+        header, "Traceback (most recent call last):", GATE, "ValueError: I/O operation on closed"
+    )
+    assert accuse(log).root() is None
+    log.scheduler_exception("TP1", OOM)
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.id == "gpu-out-of-memory"
+
+
+def test_an_exception_without_a_message_is_told_by_its_line_of_code() -> None:
+    log = loading().say("Scheduler hit an exception: Traceback (most recent call last):", "TP1")
+    log.bare(GATE, "    assert self.heads % tp_size == 0", "           ^^^^^", "AssertionError")
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.id == "tp-indivisible"
+    assert "assert self.heads % tp_size == 0" in cause.evidence
+
+
+def test_a_request_that_failed_is_not_why_the_server_ended_later() -> None:
+    log = journal().healthy().say("ERROR:    Exception in ASGI application")
+    log.bare("Traceback (most recent call last):", GATE, "ValueError: the input is too long")
+    served = log.say("Decode batch. #running-req: 3, #token: 4567, token usage: 0.01")
+    assert not accuse(served).is_likely
+    suspects = accuse(served.bare("Killed"))
+    cause = suspects.cause()
+    assert cause is not None
+    assert (cause.id, cause.evidence) == ("killed", ("Killed",))
+
+
+def test_what_only_follows_names_no_chain_of_exceptions() -> None:
+    log = loading().scheduler_exception(
+        "TP1",
+        "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 9ms for recv operation",
+        "ValueError: TP rank 1 could finish the model loading, but there are other ranks"
+        " that didn't finish loading.",
+    )
+    cause = accuse(log.sigquit()).cause()
+    assert cause is not None
+    assert (cause.id, cause.phase) == ("ranks-apart", PhaseId.WEIGHTS)
+
+
+def test_a_capture_that_lost_its_peer_follows_from_what_befell_the_peer() -> None:
+    gone = "[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4"
+    log = loading().scheduler_exception(
+        "TP1", f"RuntimeError: {gone}", f"Exception: Capture cuda graph failed: {gone}"
+    )
+    alone = accuse(log).cause()
+    assert alone is not None
+    assert alone.id == "peer-lost"
+    cause = accuse(log.scheduler_exception("TP0", OOM)).cause()
+    assert cause is not None
+    assert (cause.id, cause.rank) == ("gpu-out-of-memory", "TP0")

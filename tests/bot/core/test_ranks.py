@@ -31,6 +31,12 @@ def rank_of(reading: str, memory: RankMemory | None = None, pid: int | None = No
         (f"{STAMP} TP0] bracket lost in copying", "TP0", "bracket lost in copying"),
         ("[TP0] no time", "TP0", "no time"),
         ("[23:49:47 TP2] no date", "TP2", "no date"),
+        (
+            f"{STAMP} INFO 125 [ DP1 TP3 scheduler.py:26] a logger of one's own",
+            "DP1 TP3",
+            "a logger of one's own",
+        ),
+        (f"{STAMP} ERROR 125 [ engine.py:26] hello", "main", "hello"),
         ("[gpu=3] before 0.3", "gpu=3", "before 0.3"),
         (f"2026-05-29 23:49:47,531 - launcher - INFO - [{STAMP} TP1] wrapped", "TP1", "wrapped"),
         (
