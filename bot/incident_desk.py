@@ -2,56 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.clients.store_incidents import IncidentRecord, IncidentStore
-from bot.clients.store_watches import Watches
+from bot.clients.store_incidents import IncidentRecord
 from bot.core.blocks import Message
 from bot.core.command import Outcome
-from bot.core.events import HostName
 from bot.core.incident_answers import (
     IncidentRow,
-    MutedRow,
     render_acknowledged,
     render_ambiguous,
     render_closed,
     render_export_coming,
     render_incidents,
-    render_muted,
     render_none_open,
     render_unknown,
-    render_unmuted,
 )
 from bot.core.incident_events import Acknowledged, ResolvedByHand
 from bot.core.incident_state import IncidentId, Severity, Sign, short_id
 from bot.core.incident_view import cause_of, downtime_of, was_hidden
-from bot.core.monitor_events import Muted, Unmuted
 from bot.core.request import Outage, operation_of
-from bot.ground import Ground
 from bot.incident_ledger import PLAN, STATE
 from bot.incident_messages import export_letter
+from bot.incident_mutes import Mutes
 from bot.incident_people import read_people
 from bot.messages import answer_root
-from bot.watch_orders import pack_fact, pack_word, read_fact
-from bot.watch_plans import WATCH_STATE, host_of_service
+from bot.watch_orders import pack_fact, read_fact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
 
     from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
-    from bot.core.monitor_state import Mute
-    from bot.watch_orders import Said
 
 log = structlog.get_logger()
 
 _PAST = 12  # closed ones that a list begins with
-_MANY = 50  # services: of more, mutes are told of those that are named alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +51,15 @@ class Found:
 
 
 @dataclass(slots=True)
-class Desk:
-    """`poke` hears of each host whose watch was told something."""
-
-    ground: Ground
-    poke: Callable[[HostName], None] | None = None
-    store: IncidentStore = field(init=False)
-    watches: Watches = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.store = IncidentStore(self.ground.store.link)
-        self.watches = Watches(self.ground.store.link)
+class Desk(Mutes):
+    """With what is asked of mutes."""
 
     # Which one is meant.
 
-    async def at(self, channel: ChannelId, ts: MessageTs) -> tuple[IncidentId, ServiceName | None] | None:
-        """The incident whose thread has its root there, and what it is about."""
+    async def at(self, channel: ChannelId, ts: MessageTs) -> IncidentRecord | None:
+        """The incident whose thread has its root there."""
         thread = await self.ground.store.queue.thread_at(channel, ts)
-        record = await self.store.read(IncidentId(thread)) if thread is not None else None
-        return None if record is None else (record.incident, record.service)
+        return await self.store.read(IncidentId(thread)) if thread is not None else None
 
     async def find(self, typed: str, visible: Sequence[ServiceName]) -> Found:
         """`typed`: an id or the beginning of one. `visible`: what may be named here."""
@@ -145,7 +123,7 @@ class Desk:
         first = sorted(opened, key=lambda each: (each.over is not None, -each.opened.timestamp()))
         rest = sorted(closed, key=lambda each: each.opened, reverse=True)
         rows = [row for each in (*first, *rest) if (row := await self._row(each)) is not None]
-        muted = await self._muted(named) if len(named) <= _MANY else []
+        muted = await self.muted(named)
         return render_incidents(rows, service=service, muted=muted)
 
     async def _closed(
@@ -176,24 +154,6 @@ class Desk:
             link=address.permalink if address is not None else None,
             hidden=was_hidden(plan, state),
         )
-
-    async def _muted(self, services: Sequence[ServiceName]) -> list[MutedRow]:
-        found = [(name, await self.mute_of(name)) for name in services]
-        return [MutedRow(name, mute.until, mute.by, mute.reason) for name, mute in found if mute is not None]
-
-    async def mute_of(self, service: ServiceName) -> Mute | None:
-        """As its watch has it now."""
-        host = host_of_service(self.ground.configuration, service)
-        watched = await self.watches.read(host, service)
-        try:
-            mute = WATCH_STATE.validate_json(watched.state).mute if watched is not None else None
-        except ValueError:
-            return None
-        return mute if mute is not None and mute.until > self.ground.clock.now() else None
-
-    async def muted_until(self, service: ServiceName) -> datetime | None:
-        mute = await self.mute_of(service)
-        return mute.until if mute is not None else None
 
     async def outage_of(self, service: ServiceName) -> Outage | None:
         """The open incident of a service, or of a host of it."""
@@ -272,33 +232,6 @@ class Desk:
             return render_none_open(service, instead=other), Outcome.NOTHING
         await self.store.tell(record.incident, pack_fact(ResolvedByHand(by), name=f"resolve:{token}"))
         return render_closed(record.subject), Outcome.DONE
-
-    async def mute(
-        self, service: ServiceName, lasting: timedelta, *, by: UserId, reason: str, token: str
-    ) -> Message:
-        until = self.ground.clock.now() + lasting
-        await self._say(service, Muted(by, until, reason), name=f"mute:{token}")
-        still_open = await self._open_one(service, None) is not None
-        return render_muted(service, until, still_open=still_open)
-
-    async def unmute(self, service: ServiceName, *, by: UserId, token: str) -> tuple[Message, Outcome]:
-        was = await self.mute_of(service) is not None or await self._is_said(service)
-        if was:
-            await self._say(service, Unmuted(by), name=f"unmute:{token}")
-        return render_unmuted(service, was=was), Outcome.DONE if was else Outcome.NOTHING
-
-    async def _say(self, service: ServiceName, event: Said, *, name: str) -> None:
-        """To its watch, whichever process has it."""
-        host = host_of_service(self.ground.configuration, service)
-        await self.watches.say(host, pack_word(event, service=service, name=name))
-        if self.poke is not None:
-            self.poke(host)
-
-    async def _is_said(self, service: ServiceName) -> bool:
-        """Whether a mute is on its way to the watch."""
-        host: HostName = host_of_service(self.ground.configuration, service)
-        words = await self.watches.words(host)
-        return any(word.service == service and word.kind == Muted.__name__ for word in words)
 
 
 def _say_first(signs: Sequence[Sign]) -> str:

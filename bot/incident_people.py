@@ -12,12 +12,18 @@ from bot.errors import StoreUnavailable
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from bot.clients.records import AuditEntry
     from bot.core.incident_state import IncidentPlan, IncidentState
     from bot.ground import Ground
 
 log = structlog.get_logger()
 
 _MOST = 500  # entries of the audit
+
+
+def _is_of_its_host(entry: AuditEntry, plan: IncidentPlan) -> bool:
+    """What was said of a host while its own incident was open stands in the timeline."""
+    return entry.host == plan.host and (plan.service is not None or entry.at < plan.opened)
 
 
 async def read_people(ground: Ground, plan: IncidentPlan, state: IncidentState, now: datetime) -> People:
@@ -28,9 +34,9 @@ async def read_people(ground: Ground, plan: IncidentPlan, state: IncidentState, 
     try:
         entries = await ground.store.audits(_MOST, since=since, until=until)
         deeds = tuple(
-            Deed(each.at, each.user, each.verb, each.outcome, each.service, each.reason)
+            Deed(each.at, each.user, each.verb, each.outcome, each.service, each.reason, each.host)
             for each in entries
-            if each.service in services
+            if each.service in services or _is_of_its_host(each, plan)
         )
     except StoreUnavailable as error:
         log.warning("audit_not_read", incident=plan.incident, error=str(error))

@@ -63,7 +63,8 @@ def why_unwatched(configuration: Configuration, host: HostName, service: Service
     return f"by the configuration it runs on {host_of_service(configuration, service)} now"
 
 
-def _with_member_on(configuration: Configuration, host: HostName) -> list[ServiceName]:
+def services_on(configuration: Configuration, host: HostName) -> list[ServiceName]:
+    """Those that are watched and have a member there, the first one or another."""
     return [
         ServiceName(name)
         for name, section in configuration.services.items()
@@ -105,7 +106,7 @@ def make_host_plan(ground: Ground, host: HostName, services: Sequence[ServiceNam
             for service, each in zip(services, sections, strict=True)
             if each.reach == "direct"
         },
-        others=tuple(each for each in _with_member_on(ground.configuration, host) if each not in services),
+        others=tuple(each for each in services_on(ground.configuration, host) if each not in services),
         every=first.every,
         failures=first.failures,
         successes=first.successes,

@@ -11,7 +11,6 @@ import structlog
 
 from bot.clients.store_watches import Watches
 from bot.core.events import HostName, ServiceName
-from bot.core.monitor_events import IncidentClosed, IncidentFound
 from bot.errors import KimiError, StoreUnavailable
 from bot.watch_machines import Machines
 from bot.watch_orders import read_word
@@ -74,6 +73,6 @@ class Words:
         if entry is not None:
             entry.heard.append(word.id)
             await self.machines.tell_surely(entry, event)
-        elif not word.service and isinstance(event, IncidentClosed | IncidentFound) and own is not None:
+        elif not word.service and own is not None:
             own.heard.append(word.id)
             await self.machines.tell_host(event)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bot.clients.records import Intent
 from bot.core.answers import REDIS_GONE, render_question, render_sentence
 from bot.core.command import Command, Word
-from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
+from bot.core.events import ChannelId, HostName, MessageTs, OperationId, ServiceName, UserId
 from bot.errors import CommandRefused, StoreUnavailable
 from handlers.dialogue import COMMAND, UNREADABLE
 from handlers.turns import Speaker, Turn
@@ -49,6 +49,7 @@ class Press:
     verb: str
     operation: OperationId | None
     service: ServiceName | None
+    host: HostName | None
     confirmed_verb: str
     reason: str
     minutes: int | None
@@ -125,6 +126,7 @@ def read_press(action: dict[str, Any]) -> Press:
         verb=str(action.get("action_id", "")).removeprefix("kimi:"),
         operation=OperationId(words["o"]) if "o" in words else None,
         service=ServiceName(words["s"]) if "s" in words else None,
+        host=HostName(words["h"]) if "h" in words else None,
         confirmed_verb=words.get("v", ""),
         reason=words.get("r", ""),
         minutes=minutes if isinstance(minutes, int) and minutes > 0 else None,
@@ -137,10 +139,11 @@ def read_command(press: Press) -> Command | None:
     if about is not None:  # a host's incident has no service
         named = press.operation
         return None if named is None else Command(about, press.service, incident=named)
+    if press.verb == "mute" and (press.service or press.host):
+        lasting = timedelta(minutes=press.minutes or _MUTED)
+        return Command(Word.MUTE, press.service, lasting=lasting, host=press.host)
     if press.service is None:
         return None
-    if press.verb == "mute":
-        return Command(Word.MUTE, press.service, lasting=timedelta(minutes=press.minutes or _MUTED))
     asked = press.verb == "confirm"
     verb = _CONFIRMABLE.get(press.confirmed_verb) if asked else _PLAIN.get(press.verb)
     return None if verb is None else Command(verb, press.service, reason=press.reason, over=press.operation)

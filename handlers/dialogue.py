@@ -83,7 +83,7 @@ class Dialogue:
         command = turn.command
         if command is None or command.verb not in ACTING:
             return
-        said = " ".join(filter(None, (command.verb, command.service)))
+        said = " ".join(filter(None, (command.verb, command.service or command.host)))
         if command.verb not in _BEGINNING:
             await self._tell_late(turn, said, certain=False)
             return
@@ -151,6 +151,10 @@ class Dialogue:
             gone = f"There is no service `{command.service}` any more."
             await turn.conclude(render_sentence(gone), Outcome.DECLINED)
             return
+        if command.host is not None and command.host not in self._parts.configuration.hosts:
+            gone = f"There is no host `{command.host}` any more."
+            await turn.conclude(render_sentence(gone), Outcome.DECLINED)
+            return
         if command.incident is not None:
             found = await self._parts.incidents.find(command.incident, self._who.visible(turn.speaker))
             if found.record is None:
@@ -159,13 +163,19 @@ class Dialogue:
             # Who may is asked of what it is about, whatever was typed.
             about = found.record.service if found.record.service in services else None
             command = turn.command = replace(command, service=about, incident=found.record.incident)
-        starter = await self._who.starter(command)
-        denied = await self._who.judge(command.verb, command.service, turn.speaker, starter=starter)
+        denied = await self._judge(command, turn)
         if denied is not None:
             await _refuse(denied, turn)
             return
-        log.info("command_heard", verb=command.verb, service=command.service, by=turn.intent.user)
+        named = command.service or command.host
+        log.info("command_heard", verb=command.verb, service=named, by=turn.intent.user)
         await self._do(command, turn)
+
+    async def _judge(self, command: Command, turn: Turn) -> Denied | None:
+        if command.host is not None:
+            return await self._who.judge_host(command.verb, command.host, turn.speaker)
+        starter = await self._who.starter(command)
+        return await self._who.judge(command.verb, command.service, turn.speaker, starter=starter)
 
     async def _do(self, command: Command, turn: Turn) -> None:
         service = command.service
@@ -212,8 +222,10 @@ class Dialogue:
     async def _view(self, service: ServiceName) -> StatusView:
         incidents = self._parts.incidents
         view = await self._parts.startups.status(service)
-        outage, muted = await incidents.outage_of(service), await incidents.muted_until(service)
-        return replace(view, outage=outage, muted=muted)
+        outage, mute = await incidents.outage_of(service), await incidents.mute_of(service)
+        if mute is None:
+            return replace(view, outage=outage)
+        return replace(view, outage=outage, muted=mute.until, muted_with=mute.host)
 
     async def _logs(self, command: Command, service: ServiceName, turn: Turn) -> None:
         speaker = turn.speaker

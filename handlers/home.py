@@ -46,9 +46,18 @@ async def _look(parts: Parts, names: Sequence[ServiceName]) -> tuple[list[tuple[
     """A line for each service, and whether Redis does not answer: a person waits for this."""
     try:
         async with asyncio.timeout(_WITHIN):
-            return [(name, await _describe(parts, name)) for name in names], False
+            return [(name, await _describe(parts, name) + await _muted(parts, name)) for name in names], False
     except (StoreUnavailable, TimeoutError):
         return [(name, "") for name in names], True
+
+
+async def _muted(parts: Parts, service: ServiceName) -> str:
+    """Raises StoreUnavailable."""
+    mute = await parts.incidents.mute_of(service)
+    if mute is None:
+        return ""
+    host = f" with its host {mute.host}" if mute.host is not None else ""
+    return f" · muted{host} until {mute.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 async def _operated(parts: Parts, user: UserId) -> Sequence[ServiceName]:

@@ -58,6 +58,16 @@ async def _show(
 
 async def _change_mute(incidents: Incidents, command: Command, turn: Turn) -> None:
     by, token, service = turn.intent.user, turn.intent.token, command.service
+    lasting = command.lasting or _AN_HOUR
+    if (host := command.host) is not None:
+        if command.verb is Word.UNMUTE:
+            message, outcome = await incidents.unmute_host(host, by=by, token=token)
+        else:
+            message, outcome = await incidents.mute_host(
+                host, lasting, by=by, reason=command.reason, token=token
+            )
+        await turn.conclude(message, outcome)
+        return
     if service is None:
         which = f"Which service? Say `{command.verb}` and its name."
         await turn.conclude(render_sentence(which), Outcome.DECLINED)
@@ -66,6 +76,5 @@ async def _change_mute(incidents: Incidents, command: Command, turn: Turn) -> No
         message, outcome = await incidents.unmute(service, by=by, token=token)
         await turn.conclude(message, outcome)
         return
-    lasting = command.lasting or _AN_HOUR
     message = await incidents.mute(service, lasting, by=by, reason=command.reason, token=token)
     await turn.conclude(message, Outcome.DONE)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from bot.clients.records import AuditEntry, Intent, Past
     from bot.core.blocks import Message
     from bot.core.command import Outcome
-    from bot.core.events import ChannelId, MessageTs, OperationId, ServiceName, UserId
+    from bot.core.events import ChannelId, HostName, MessageTs, OperationId, ServiceName, UserId
     from bot.core.incident_state import IncidentId
+    from bot.core.monitor_state import Mute
     from bot.core.request import Outage, Request, RequestAnswer, StatusView
     from bot.core.retrospect import HistoryView, WhyView
 
@@ -91,6 +92,8 @@ class Incident(Protocol):
     def incident(self) -> IncidentId: ...
     @property
     def service(self) -> ServiceName | None: ...
+    @property
+    def host(self) -> HostName: ...
 
 
 class FoundIncident(Protocol):
@@ -105,12 +108,10 @@ class FoundIncident(Protocol):
 class Incidents(Protocol):
     """What is asked of incidents and mutes. Everything here may raise a KimiError."""
 
-    async def at(
-        self, channel: ChannelId, ts: MessageTs, /
-    ) -> tuple[IncidentId, ServiceName | None] | None: ...
+    async def at(self, channel: ChannelId, ts: MessageTs, /) -> Incident | None: ...
     async def find(self, typed: str, visible: Sequence[ServiceName], /) -> FoundIncident: ...
     async def outage_of(self, service: ServiceName, /) -> Outage | None: ...
-    async def muted_until(self, service: ServiceName, /) -> datetime | None: ...
+    async def mute_of(self, service: ServiceName, /) -> Mute | None: ...
     async def rows(self, services: Sequence[ServiceName], /, *, service: ServiceName | None) -> Message: ...
     async def export(
         self,
@@ -133,6 +134,12 @@ class Incidents(Protocol):
         self, service: ServiceName, lasting: timedelta, /, *, by: UserId, reason: str, token: str
     ) -> Message: ...
     async def unmute(self, service: ServiceName, /, *, by: UserId, token: str) -> tuple[Message, Outcome]: ...
+    async def mute_host(
+        self, host: HostName, lasting: timedelta, /, *, by: UserId, reason: str, token: str
+    ) -> tuple[Message, Outcome]:
+        """With all that runs there."""
+
+    async def unmute_host(self, host: HostName, /, *, by: UserId, token: str) -> tuple[Message, Outcome]: ...
 
 
 class Holding(Protocol):

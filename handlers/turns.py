@@ -128,6 +128,7 @@ class Turn:
             channel=self.intent.channel,
             verb=WAIT if command is None else command.verb,
             service=self.service if command is None else command.service,
+            host=command.host if command is not None else None,
             operation=operation or self.intent.operation,
             reason=command.reason if command is not None else "",
             outcome=outcome,

@@ -15,13 +15,12 @@ from bot.core.access import (
     visible_services,
 )
 from bot.core.command import Command, Misunderstood, Word, parse_command
-from bot.core.events import ServiceName, UserId
+from bot.core.events import HostName, ServiceName, UserId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from bot.core.incident_state import IncidentId
-    from handlers.parts import Parts
+    from handlers.parts import Incident, Parts
     from handlers.turns import Speaker
 
 
@@ -41,14 +40,15 @@ class Understanding:
         heard = frozenset(visible)
         every = [ServiceName(name) for name in self._parts.configuration.services]
         incident = await self._thread_incident(speaker)
-        about = incident[1] if incident is not None else None
         return parse_command(
             text,
             services=visible,
             elsewhere=[name for name in every if name not in heard],
             default=ServiceName(default) if default is not None else None,
-            here=about or await self._thread_service(speaker),
-            incident=incident[0] if incident is not None else None,
+            here=(incident.service if incident else None) or await self._thread_service(speaker),
+            incident=incident.incident if incident is not None else None,
+            hosts=self._hosts(visible),
+            host=incident.host if incident is not None and incident.service is None else None,
         )
 
     def visible(self, speaker: Speaker) -> tuple[ServiceName, ...]:
@@ -57,6 +57,10 @@ class Understanding:
             return tuple(ServiceName(name) for name in configuration.services)
         return visible_services(configuration, speaker.channel)
 
+    def _hosts(self, services: Sequence[ServiceName]) -> tuple[HostName, ...]:
+        sections = [self._parts.configuration.services[name] for name in services]
+        return tuple(dict.fromkeys(HostName(unit.host) for section in sections for unit in section.units))
+
     async def _thread_service(self, speaker: Speaker) -> ServiceName | None:
         if speaker.channel is None or speaker.thread_ts is None:
             return None
@@ -64,7 +68,7 @@ class Understanding:
         record = None if operation is None else await self._parts.store.operation(operation)
         return None if record is None else record.service
 
-    async def _thread_incident(self, speaker: Speaker) -> tuple[IncidentId, ServiceName | None] | None:
+    async def _thread_incident(self, speaker: Speaker) -> Incident | None:
         if speaker.channel is None or speaker.thread_ts is None:
             return None
         return await self._parts.incidents.at(speaker.channel, speaker.thread_ts)
@@ -75,6 +79,17 @@ class Understanding:
         groups = await self.groups(service) if verb not in ALWAYS_ALLOWED else {}
         asking = Asking(speaker.user, speaker.channel, verb, service, groups, starter)
         return judge(self._parts.configuration, asking)
+
+    async def judge_host(self, verb: Word, host: HostName, speaker: Speaker) -> Denied | None:
+        """Who may do it to each service that has a member there, and may name it here."""
+        sections = self._parts.configuration.services
+        there = [
+            name for name, section in sections.items() if any(unit.host == host for unit in section.units)
+        ]
+        for name in there:
+            if (denied := await self.judge(verb, ServiceName(name), speaker)) is not None:
+                return denied
+        return None if there else await self.judge(verb, None, speaker)
 
     async def groups(self, service: ServiceName | None) -> Mapping[str, frozenset[UserId]]:
         names = named_groups(self._parts.configuration, service)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bot.core.events import ChannelId, Member, MessageTs, OperationId, ServiceName, UserId, Verb
+from bot.core.events import ChannelId, HostName, Member, MessageTs, OperationId, ServiceName, UserId, Verb
 from bot.errors import RecordUnreadable
 
 
@@ -169,6 +169,7 @@ class AuditEntry(Record):
     channel: ChannelId | None = None
     verb: str
     service: ServiceName | None = None
+    host: HostName | None = None  # where that was about a whole host
     operation: OperationId | None = None
     reason: str = ""
     outcome: str

@@ -80,8 +80,8 @@ _HELP: dict[Word, str] = {
     Word.RELOAD: "`reload [service]`: let systemd read its unit files anew (`daemon-reload`)",
     Word.INCIDENTS: "`incidents [service]`: outages; `incidents export ID`: one of them as a file",
     Word.ACK: "`ack [service | ID]`: I am on it; nobody else is called",
-    Word.MUTE: "`mute [service] 2h [reason]`: open no incidents for so long",
-    Word.UNMUTE: "`unmute [service]`: open them again",
+    Word.MUTE: "`mute [service | host] 2h [reason]`: open no incidents for so long",
+    Word.UNMUTE: "`unmute [service | host]`: open them again",
     Word.RESOLVE: "`resolve [service | ID]`: close its incident, whatever the checks say",
     Word.HELP: "`help`: this",
 }
@@ -273,7 +273,8 @@ def _more(view: StatusView, *, told: bool) -> list[str]:
     if view.outage is not None:
         lines.append(_outage(view.outage))
     if view.muted is not None:
-        lines.append(f"Muted until {say_when(view.muted)}")
+        host = f", with its host {say_code(view.muted_with)}" if view.muted_with is not None else ""
+        lines.append(f"Muted until {say_when(view.muted)}{host}")
     if view.last is not None:
         lines.append(_last(view.last))
     return lines

@@ -227,7 +227,7 @@ def confirm(title: str, text: str, yes: str) -> Element:
 def pack(**fields: str | int | None) -> str:
     """A button's value: compact JSON of the given fields without the empty ones.
 
-    Keys in use: o operation, s service, v verb, r reason, m minutes.
+    Keys in use: o operation, s service, h host, v verb, r reason, m minutes.
     """
     kept = {key: value for key, value in fields.items() if value not in {None, ""}}
     while weigh(made := json.dumps(kept, separators=(",", ":"))) > _MOST_VALUE and kept:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from difflib import SequenceMatcher, get_close_matches
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from bot.core.events import OperationId, ServiceName
+from bot.core.events import HostName, OperationId, ServiceName
 from bot.core.words import join_names
 from config.fields import parse_duration
 
@@ -68,7 +68,7 @@ class Command:
     """`service`: None for `help`, and for `status` and `incidents` of all; `over`: what a button gives up.
 
     `incident`: its id or the beginning of one. With it `service` may be None, since a host's has none;
-    of `incidents` it is the one to export. `lasting`: of a mute.
+    of `incidents` it is the one to export. `lasting`: of a mute. `host`: of one that is about a whole host.
     """
 
     verb: Word
@@ -79,6 +79,7 @@ class Command:
     over: OperationId | None = None
     incident: str | None = None
     lasting: timedelta | None = None
+    host: HostName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class Misunderstood:
 
 
 Parsed: TypeAlias = Command | Misunderstood
+N = TypeVar("N", bound=str)
 
 # Verbs people will try, and the working one that comes nearest to what they want.
 _NEAREST = {
@@ -100,6 +102,7 @@ _NEAREST = {
 _FOR_ALL = frozenset({Word.STATUS, Word.INCIDENTS})  # without a service: all
 OF_INCIDENTS = frozenset({Word.INCIDENTS, Word.ACK, Word.RESOLVE})
 _CHANGES = frozenset({Word.RESTART, Word.START, Word.STOP})
+_OF_HOSTS = frozenset({Word.MUTE, Word.UNMUTE})  # also
 _FILLERS = frozenset({"last", "lines", "line", "the", "of", "for", "since"})
 # Phones set curly quotes; people copy code marks and no-break spaces along.
 _QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019\u00a0`", '"""""\'\'  ')
@@ -119,6 +122,8 @@ class _Place:
     elsewhere: tuple[ServiceName, ...]
     implied: ServiceName | None
     incident: str | None = None
+    hosts: tuple[HostName, ...] = ()
+    host: HostName | None = None
 
 
 def parse_command(
@@ -129,18 +134,21 @@ def parse_command(
     here: ServiceName | None,
     elsewhere: Sequence[ServiceName] = (),
     incident: str | None = None,
+    hosts: Sequence[HostName] = (),
+    host: HostName | None = None,
 ) -> Parsed:
     """`services` may be named here, `default` is the configured one, `here` the one this thread is about.
 
     `elsewhere` are those that may be named in other channels only: understood, so that they can be refused
     instead of becoming a reason to restart another one; never suggested.
 
-    A left-out service is `here`, else the only one, else `default`. `incident`: the one whose thread this is.
-    Never raises.
+    A left-out service is `here`, else the only one, else `default`. `incident`: the one whose thread this is,
+    `host`: the one that it is about. `hosts`: that may be named, where a verb takes one; a service of the
+    same name comes first. Never raises.
     """
     only = services[0] if len(services) == 1 else None
     implied = here or only or (default if default in services else None)
-    place = _Place(tuple(services), tuple(elsewhere), implied, incident)
+    place = _Place(tuple(services), tuple(elsewhere), implied, incident, tuple(hosts), host)
     words = _plain(text).split()
     if not words:
         return Command(Word.STATUS, place.implied)
@@ -190,11 +198,11 @@ def _read_verb(word: str, place: _Place) -> Word | Misunderstood:
     return Misunderstood(f"I do not know {_show(word)}. Did you mean `{_NEAREST.get(near[0], near[0])}`?")
 
 
-def _exact(word: str, services: Sequence[ServiceName]) -> ServiceName | None:
-    """The service of that name; letter case matters only where two names differ in nothing else."""
-    if word in services:
-        return next(service for service in services if service == word)
-    same = [service for service in services if service.lower() == word.lower()]
+def _exact(word: str, names: Sequence[N]) -> N | None:
+    """The one of that name; letter case matters only where two names differ in nothing else."""
+    if word in names:
+        return next(name for name in names if name == word)
+    same = [name for name in names if name.lower() == word.lower()]
     return same[0] if len(same) == 1 else None
 
 
@@ -219,15 +227,25 @@ def _with_service(verb: Word, rest: list[str], place: _Place) -> Parsed:
     named = _exact(_bare(rest[0]), (*place.services, *place.elsewhere)) if rest else None
     if named is not None:
         return _finish(verb, named, rest[1:])
+    if (about := _host_of(verb, rest, place)) is not None:
+        return _finish(verb, None, rest[1:], host=about)
     wrong = _wrong_service(verb, rest, place)
     if wrong is not None:
         return wrong
+    if place.host is not None and verb in _OF_HOSTS:
+        return _finish(verb, None, rest, host=place.host)
     if place.implied is None and verb not in _FOR_ALL:
         return Misunderstood(f"Which service? `{verb}` {_choices(place.services)}.")
     return _finish(verb, place.implied, rest)
 
 
-def _finish(verb: Word, service: ServiceName | None, rest: list[str]) -> Parsed:
+def _host_of(verb: Word, rest: list[str], place: _Place) -> HostName | None:
+    return _exact(_bare(rest[0]), place.hosts) if rest and verb in _OF_HOSTS else None
+
+
+def _finish(
+    verb: Word, service: ServiceName | None, rest: list[str], *, host: HostName | None = None
+) -> Parsed:
     if verb is Word.LOGS:
         amount = _amount(rest)
         if amount is None:
@@ -235,18 +253,19 @@ def _finish(verb: Word, service: ServiceName | None, rest: list[str]) -> Parsed:
             return Misunderstood(f"How much is {told}? Say a number of lines (`200`) or a time (`10m`).")
         return Command(verb, service, lines=amount[0], since=amount[1])
     if verb is Word.MUTE:
-        return _mute(service, rest)
-    return Command(verb, service, reason=_reason(rest))
+        return _mute(service, host, rest)
+    return Command(verb, service, reason=_reason(rest), host=host)
 
 
-def _mute(service: ServiceName | None, rest: list[str]) -> Parsed:
+def _mute(service: ServiceName | None, host: HostName | None, rest: list[str]) -> Parsed:
     """`2h known problem`: how long, then why."""
     told = rest[1:] if rest and _bare(rest[0]).lower() == "for" else rest
     lasting = _duration(told[0]) if told else None
     if lasting is None:
         which = f"How long is {_show(told[0])}? " if told else "For how long? "
-        return Misunderstood(f"{which}Say a time of up to 7 days: `mute {service or ''} 2h reason`.")
-    return Command(Word.MUTE, service, reason=_reason(told[1:]), lasting=lasting)
+        named = service or host or ""
+        return Misunderstood(f"{which}Say a time of up to 7 days: `mute {named} 2h reason`.")
+    return Command(Word.MUTE, service, reason=_reason(told[1:]), lasting=lasting, host=host)
 
 
 def _duration(word: str) -> timedelta | None:
@@ -292,7 +311,7 @@ def _wrong_service(verb: Word, rest: list[str], place: _Place) -> Misunderstood 
         return None  # quoted: a reason
     known = (*place.services, *place.elsewhere)
     alone = len(rest) == 1 and len(known) > 1
-    if alone or _NAMELIKE.fullmatch(word) or _near_service(word, known):
+    if alone or _NAMELIKE.fullmatch(word) or _near(word, known):
         return _unknown_service(word, verb, place)
     return None
 
@@ -301,15 +320,15 @@ def _is_meant_as_time(word: str, place: _Place) -> bool:
     """Also one that cannot be read, or is none: `0`, `-5m`, `99d`."""
     if _duration(word) is not None:
         return True
-    return _TIMELIKE.fullmatch(word) is not None and _near_service(word, place.services) is None
+    return _TIMELIKE.fullmatch(word) is not None and _near(word, (*place.services, *place.hosts)) is None
 
 
-def _near_service(word: str, services: Sequence[ServiceName]) -> ServiceName | None:
+def _near(word: str, names: Sequence[str]) -> str | None:
     lowered = word.lower()
-    begun = [name for name in services if name.lower().startswith(lowered)]
+    begun = [name for name in names if name.lower().startswith(lowered)]
     if len(lowered) >= _SHORTEST_PREFIX and begun:
         return begun[0]
-    best = max(services, key=lambda name: _likeness(lowered, name.lower()), default=None)
+    best = max(names, key=lambda name: _likeness(lowered, name.lower()), default=None)
     return best if best is not None and _likeness(lowered, best.lower()) >= _CLOSE else None
 
 
@@ -318,13 +337,16 @@ def _likeness(one: str, other: str) -> float:
 
 
 def _unknown_service(word: str, verb: Word, place: _Place) -> Misunderstood:
-    near = _near_service(word, place.services)
+    what = "service or host" if verb in _OF_HOSTS else "service"
+    near = _near(word, (*place.services, *(place.hosts if verb in _OF_HOSTS else ())))
     if near is not None:
-        return Misunderstood(f"There is no service {_show(word)}. Did you mean `{verb} {near}`?")
+        return Misunderstood(f"There is no {what} {_show(word)}. Did you mean `{verb} {near}`?")
+    if (host := _exact(word, place.hosts)) is not None:
+        return Misunderstood(f"{_show(host)} is a host. Of hosts I know `mute` and `unmute` alone.")
     hint = ""
     if verb in _CHANGES and place.services:
         hint = f" A reason comes after the service: `{verb} {place.services[0]} …`."
-    return Misunderstood(f"There is no service {_show(word)}, only {_choices(place.services)}.{hint}")
+    return Misunderstood(f"There is no {what} {_show(word)}, only {_choices(place.services)}.{hint}")
 
 
 def _choices(services: Sequence[ServiceName]) -> str:

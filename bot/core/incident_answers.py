@@ -20,7 +20,7 @@ from bot.core.blocks import (
     section,
     table,
 )
-from bot.core.events import ServiceName, UserId
+from bot.core.events import HostName, ServiceName, UserId
 from bot.core.incident_state import IncidentId, Severity, short_id
 from bot.core.incident_words import say_when, tell_state
 from bot.core.words import count, join_names, spell_duration
@@ -50,10 +50,13 @@ class IncidentRow:
 
 @dataclass(frozen=True, slots=True)
 class MutedRow:
-    service: ServiceName
+    """`subject`: a service, or where `whole` a host with all on it."""
+
+    subject: ServiceName | HostName
     until: datetime
     by: UserId | None = None
     reason: str = ""
+    whole: bool = False
 
 
 def render_incidents(
@@ -99,7 +102,7 @@ def _row(row: IncidentRow) -> tuple[Cell, ...]:
 
 def _muted(muted: Sequence[MutedRow]) -> str:
     told = [
-        f"{say_code(row.service)} until {say_when(row.until)}"
+        f"{'host ' if row.whole else ''}{say_code(row.subject)} until {say_when(row.until)}"
         f"{f' by {mention(row.by)}' if row.by is not None else ''}"
         f"{f': {say(row.reason, 100)}' if row.reason else ''}"
         for row in muted[:10]
@@ -137,16 +140,52 @@ def render_acknowledged(subject: str, *, before: UserId | None = None) -> Messag
     return _sentence(f"You are on it: nobody else is called for {say_code(subject)}.")
 
 
-def render_muted(service: ServiceName, until: datetime, *, still_open: bool = False) -> Message:
+def render_muted(
+    service: ServiceName, until: datetime, *, still_open: bool = False, also_host: bool = False
+) -> Message:
+    """`also_host`: a host has that name too, and is not meant."""
     told = f"{say_code(service)} is muted until {say_when(until)}: no incident is opened for it."
     rest = " The one that is open goes on, and calls nobody." if still_open else ""
-    return _sentence(f"{told}{rest} What is down then is told then.")
+    return _sentence(f"{told}{rest} What is down then is told then.{_not_the_host(also_host)}")
 
 
-def render_unmuted(service: ServiceName, *, was: bool = True) -> Message:
+def render_unmuted(
+    service: ServiceName, *, was: bool = True, also_host: bool = False, host: HostName | None = None
+) -> Message:
+    """`host`: it was muted with that one, which stays so."""
     if not was:
-        return _sentence(f"{say_code(service)} was not muted.")
-    return _sentence(f"{say_code(service)} is no longer muted.")
+        return _sentence(f"{say_code(service)} was not muted.{_not_the_host(also_host)}")
+    rest = f" Its host {say_code(host)} still is." if host is not None else ""
+    return _sentence(f"{say_code(service)} is no longer muted.{rest}{_not_the_host(also_host)}")
+
+
+def _not_the_host(also_host: bool) -> str:
+    return " This is about the service; the host of the same name is left as it is." if also_host else ""
+
+
+def render_host_muted(
+    host: HostName, services: Sequence[ServiceName], until: datetime, *, still_open: bool = False
+) -> Message:
+    """With it all that runs there."""
+    names = join_names([say_code(each) for each in services[:10]])
+    more = f" and {len(services) - 10} more" if len(services) > 10 else ""  # noqa: PLR2004 - as shown
+    told = f"The host {say_code(host)} is muted until {say_when(until)}, and with it {names}{more}:"
+    rest = " What is open goes on, and calls nobody." if still_open else ""
+    return _sentence(f"{told} no incident is opened for any of them.{rest} What is down then is told then.")
+
+
+def render_host_unmuted(host: HostName, *, was: bool = True, still: Sequence[ServiceName] = ()) -> Message:
+    """`still`: services on it that are muted by their own names."""
+    names = join_names([say_code(each) for each in still[:10]])
+    verb = "is" if len(still) == 1 else "are"
+    rest = f" By {'its' if len(still) == 1 else 'their'} own name {names} still {verb}." if still else ""
+    if not was:
+        return _sentence(f"The host {say_code(host)} was not muted.{rest}")
+    return _sentence(f"The host {say_code(host)} is no longer muted, nor what was muted with it.{rest}")
+
+
+def render_host_empty(host: HostName) -> Message:
+    return _sentence(f"No service on the host {say_code(host)} is watched: there is nothing to mute.")
 
 
 def render_closed(subject: str) -> Message:

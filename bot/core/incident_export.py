@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.blocks import clean
-from bot.core.events import ServiceName, UserId
+from bot.core.events import HostName, ServiceName, UserId
 from bot.core.incident_state import Ending, EntryKind, short_id
 from bot.core.incident_view import (
     cause_of,
@@ -51,6 +51,7 @@ class Deed:
     outcome: str
     service: ServiceName | None = None
     reason: str = ""
+    host: HostName | None = None  # where it was about all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,8 @@ def _of_host(plan: IncidentPlan, state: IncidentState) -> list[Deed]:
 
 def _deed(deed: Deed, plan: IncidentPlan, names: Mapping[UserId, str]) -> str:
     who = _who(deed.by, names) if deed.by is not None else "somebody"
-    about = f" {_plain(deed.service)}" if deed.service is not None and deed.service != plan.service else ""
+    named = deed.service or deed.host
+    about = f" {_plain(named)}" if named is not None and named != plan.service else ""
     reason = f" (“{_plain(deed.reason)}”)" if deed.reason else ""
     outcome = f" → {deed.outcome}" if deed.outcome else ""
     return f"- `{_time(deed.at)}` **{_plain(who)}**: {_plain(deed.verb)}{about}{reason}{outcome}"

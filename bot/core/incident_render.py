@@ -203,9 +203,10 @@ def _buttons(view: IncidentView) -> tuple[Element, ...]:
     if view.service is not None:
         subject = pack_subject(None, view.service)
         made += [_restart(view, subject), button("Logs", "logs", subject)]
-        if view.muted is None:
-            minutes = int(MUTE_BY_BUTTON.total_seconds() // 60)
-            made.append(button("Mute 1h", "mute", pack(o=view.incident, s=view.service, m=minutes)))
+    if view.muted is None:
+        minutes = int(MUTE_BY_BUTTON.total_seconds() // 60)
+        host = view.host if view.service is None else None
+        made.append(button("Mute 1h", "mute", pack(o=view.incident, s=view.service, h=host, m=minutes)))
     made.append(_resolve(value, view))
     return tuple(made)
 

@@ -38,7 +38,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from bot.core.events import ServiceName, Ticked, UnitState
-from bot.core.incident_events import IncidentMuted, IncidentUnmuted
+from bot.core.incident_events import IncidentUnmuted
 from bot.core.incident_state import Sign, SignKind
 from bot.core.monitor_degraded import ail, check_calm, is_mute, take_ailing, take_load, take_smoke
 from bot.core.monitor_events import (
@@ -63,6 +63,7 @@ from bot.core.monitor_outage import (
     suspect,
     take_closed,
     take_found,
+    take_mute,
     tell,
 )
 from bot.core.monitor_starts import (
@@ -74,7 +75,7 @@ from bot.core.monitor_starts import (
     take_operation,
     take_verdict,
 )
-from bot.core.monitor_state import Mute, WatchPlan, WatchStanding, WatchState, kept
+from bot.core.monitor_state import WatchPlan, WatchStanding, WatchState, kept
 from bot.core.monitor_turn import WatchTurn
 from bot.core.monitor_units import Ails, RunBegan, RunDied, RunStopped, read_line, read_state
 from bot.core.startup_view import host_of
@@ -172,16 +173,9 @@ class Watch:
 
     def _take_word(self, event: Muted | Unmuted | IncidentClosed | IncidentFound, now: datetime) -> None:
         """What a person said, or who found an incident."""
-        state = self.state
         match event:
-            case Muted():
-                state.mute = Mute(event.until, event.by, event.reason)
-                if state.severity is not None:
-                    tell(self._turn, IncidentMuted(event.by, event.until, event.reason))
-            case Unmuted():
-                if state.mute is not None and state.severity is not None:
-                    tell(self._turn, IncidentUnmuted(event.by))
-                state.mute = None
+            case Muted() | Unmuted():
+                take_mute(self._turn, event)
             case IncidentClosed():
                 take_closed(self._turn, event)
             case IncidentFound():

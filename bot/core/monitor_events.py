@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from bot.core.actions import Verdict
 from bot.core.events import (
+    HostName,
     InvocationId,
     LogLine,
     Member,
@@ -93,14 +94,20 @@ class OperationEnded:
 
 @dataclass(frozen=True, slots=True)
 class Muted:
+    """Of a service or a host. `host`: of a service, that all of that host is."""
+
     by: UserId
     until: datetime
     reason: str = ""
+    host: HostName | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Unmuted:
+    """`host`: only what was muted with that host."""
+
     by: UserId
+    host: HostName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +177,7 @@ class DirectAsked:
     refusing: tuple[ServiceName, ...] = ()
 
 
-HostEvent: TypeAlias = HostChecked | DirectAsked | IncidentClosed | IncidentFound | Ticked
+HostEvent: TypeAlias = HostChecked | DirectAsked | Muted | Unmuted | IncidentClosed | IncidentFound | Ticked
 
 
 @dataclass(frozen=True, slots=True)

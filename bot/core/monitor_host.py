@@ -13,7 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.events import Ticked
-from bot.core.incident_events import AffectedSeen, DownAgain, PresentSeen, Recovered, SignSeen, Worsened
+from bot.core.incident_events import (
+    AffectedSeen,
+    DownAgain,
+    IncidentMuted,
+    IncidentUnmuted,
+    PresentSeen,
+    Recovered,
+    SignSeen,
+    Worsened,
+)
 from bot.core.incident_state import FLAP_WINDOW, IncidentPlan, Severity, Sign, incident_of
 from bot.core.monitor_events import (
     DirectAsked,
@@ -22,11 +31,13 @@ from bot.core.monitor_events import (
     HostEvent,
     IncidentClosed,
     IncidentFound,
+    Muted,
     OpenIncident,
     TellIncident,
+    Unmuted,
 )
 from bot.core.monitor_sight import note_answers, note_seen, note_unseen
-from bot.core.monitor_state import HostPlan, HostState, Sight
+from bot.core.monitor_state import HostPlan, HostState, Mute, Sight
 from bot.core.times import bring_back
 
 if TYPE_CHECKING:
@@ -56,6 +67,7 @@ class HostWatch:
             bring_back(self.state, now)
         self._out = []
         before = self._kept()
+        self._check_mute(now)
         match event:
             case HostChecked() if event.error is None:
                 self._take_seen(now)
@@ -64,6 +76,8 @@ class HostWatch:
                 self._take_unseen(event, now)
             case DirectAsked():
                 note_answers(self.state, event, now)
+            case Muted() | Unmuted():
+                self._take_mute(event)
             case IncidentClosed():
                 self._take_closed(event)
             case IncidentFound():
@@ -80,7 +94,8 @@ class HostWatch:
         state = self.state
         told = (len(state.told), state.headline, state.affected)
         waived = (state.waived, state.waives)
-        return (state.sight, state.seen, state.incident, state.severity, state.recovered, waived, told)
+        mute = state.mute and (state.mute.until, state.mute.by)
+        return (state.sight, state.seen, state.incident, state.severity, state.recovered, waived, told, mute)
 
     # ---- what is seen -------------------------------------------------------------------------------------
 
@@ -101,7 +116,8 @@ class HostWatch:
             state.sight = state.sight if state.severity is not None else Sight.DOUBTFUL
             return
         state.sight = shown.sight
-        if event.muted and state.severity not in {shown.severity, Severity.HOST}:
+        muted = event.muted or state.mute is not None
+        if muted and state.severity not in {shown.severity, Severity.HOST}:
             return  # what is still so when that ends is told then
         if state.seen and not self._is_waived(shown.severity):
             self._take_loss(shown, now)
@@ -111,6 +127,26 @@ class HostWatch:
         state = self.state
         return state.waived and not (state.waives is Severity.DEGRADED and severity is Severity.HOST)
 
+    def _take_mute(self, event: Muted | Unmuted) -> None:
+        """The whole host is; its services have been told of it beside."""
+        state, was = self.state, self.state.mute is not None
+        if isinstance(event, Muted):
+            state.mute = Mute(event.until, event.by, event.reason)
+        else:
+            state.mute = None
+        if state.severity is None:
+            return
+        if isinstance(event, Muted):
+            self._tell(IncidentMuted(event.by, event.until, event.reason))
+        elif was:
+            self._tell(IncidentUnmuted(event.by))
+
+    def _check_mute(self, now: datetime) -> None:
+        if self.state.mute is not None and now >= self.state.mute.until:
+            self.state.mute = None
+            if self.state.severity is not None:
+                self._tell(IncidentUnmuted())
+
     def _take_closed(self, event: IncidentClosed) -> None:
         state = self.state
         if event.severity is Severity.DEGRADED and state.severity is Severity.HOST:
@@ -118,7 +154,7 @@ class HostWatch:
         if event.at is not None and state.told_at is not None and event.at < state.told_at:
             return  # it was seen meanwhile, and the incident goes on with what came then
         if event.incident == state.incident and state.severity is not None and event.unwatched:
-            self.state = HostState()  # what was seen long ago proves nothing
+            self.state = HostState(mute=state.mute)  # what was seen long ago proves nothing
         elif event.incident == state.incident and state.severity is not None:
             state.waives, state.waived = state.severity, True
             state.severity, state.recovered = None, None

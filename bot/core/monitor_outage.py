@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from bot.core.incident_events import (
     DownAgain,
+    IncidentMuted,
+    IncidentUnmuted,
     Recovered,
     ServiceStopped,
     SignSeen,
@@ -20,8 +22,8 @@ from bot.core.incident_events import (
     Worsened,
 )
 from bot.core.incident_state import FLAP_WINDOW, IncidentPlan, Severity, Sign, SignKind, incident_of
-from bot.core.monitor_events import IncidentFound, OpenIncident, TellIncident, TellStopped
-from bot.core.monitor_state import Sight, WatchStanding
+from bot.core.monitor_events import IncidentFound, Muted, OpenIncident, TellIncident, TellStopped, Unmuted
+from bot.core.monitor_state import Mute, Sight, WatchStanding
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -176,6 +178,26 @@ def open_degraded(turn: WatchTurn, sign: Sign, now: datetime) -> None:
         _open(turn, Severity.DEGRADED, now)
         state.signs, state.times = kept, 0
     state.severity, state.recovered, state.told = Severity.DEGRADED, None, now
+
+
+def take_mute(turn: WatchTurn, event: Muted | Unmuted) -> None:
+    """A mute of its whole host shortens none that it has by its own name, and ends none."""
+    state, mute = turn.state, turn.state.mute
+    match event:
+        case Muted():
+            if event.host is not None and mute is not None and mute.until > event.until:
+                return
+            state.mute = Mute(event.until, event.by, event.reason, event.host)
+            if state.severity is not None:
+                tell(turn, IncidentMuted(event.by, event.until, event.reason))
+        case Unmuted():
+            if mute is None or event.host not in {None, mute.host}:
+                return
+            state.mute = None
+            if state.severity is not None:
+                tell(turn, IncidentUnmuted(event.by))
+        case _:
+            assert_never(event)
 
 
 def take_closed(turn: WatchTurn, event: IncidentClosed) -> None:

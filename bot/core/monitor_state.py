@@ -77,9 +77,12 @@ class Follow:
 
 @dataclass(slots=True)
 class Mute:
+    """`host`: it was said of the whole host, and of this service with it."""
+
     until: datetime
     by: UserId | None = None
     reason: str = ""
+    host: HostName | None = None
 
 
 @dataclass(slots=True)
@@ -146,7 +149,7 @@ def kept(state: WatchState) -> tuple[Any, ...]:
     )
     operation = state.operation and (state.operation.operation, state.operation.missed)
     follow = state.follow and state.follow.invocation
-    mute = state.mute and (state.mute.until, state.mute.by)
+    mute = state.mute and (state.mute.until, state.mute.by, state.mute.host)
     ails = tuple((kind, int(at.timestamp()) // _COARSE) for kind, at in state.worst.items())
     return (
         (state.standing, state.served, state.waived, state.severity, state.incident, state.recovered),
@@ -223,3 +226,4 @@ class HostState:
     recovered: datetime | None = None
     waived: bool = False  # a person closed the incident: nothing is opened until the host was seen,
     waives: Severity | None = None  # but for what is worse than that one was; None: for nothing
+    mute: Mute | None = None

@@ -140,6 +140,7 @@ class StatusView:
     problem: str | None = None  # one plain sentence: why it cannot be seen, or what does not answer
     outage: Outage | None = None  # its open incident
     muted: datetime | None = None  # until when no incident is opened for it
+    muted_with: HostName | None = None  # where that was said of its whole host
 
 
 def refusal_of(request: Request, units: Mapping[Member, UnitState]) -> str | None:

@@ -42,7 +42,7 @@ async def test_it_is_found_by_its_thread_and_by_its_id_where_it_may_be_named(red
         while found is None:
             await asyncio.sleep(0.05)
             found = await desk.at(ChannelId(CHANNEL), room.roots()[0].ts)  # type: ignore[arg-type]
-        assert found == (plan.incident, SERVICE)
+        assert (found.incident, found.service, found.host) == (plan.incident, SERVICE, HOST)
         record = (await desk.find(plan.incident[:6], [SERVICE])).record
         assert record is not None
         assert record.incident == plan.incident

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.clients.directory import People as Names
 from bot.clients.records import AuditEntry
-from bot.core.events import ServiceName, UserId
+from bot.core.events import HostName, ServiceName, UserId
 from bot.core.incident import fresh_state
 from bot.core.incident_export import render_export
 from bot.core.incident_state import Severity
@@ -55,6 +55,18 @@ async def test_of_a_host_all_that_was_on_it_counts(redis_url: str) -> None:
         assert people.deeds is not None
         assert [deed.service for deed in people.deeds] == ["another"]
         assert people.names == {}
+
+
+async def test_what_was_said_of_its_whole_host_concerns_it(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        plan = room.plan()
+        for host in (HOST, HostName("elsewhere")):
+            entry = AuditEntry(at=plan.began, user=UserId(ALICE), verb="mute", host=host, outcome="done")
+            await room.ground.store.audit(entry)
+        people = await read_people(room.ground, plan, fresh_state(plan), plan.began)
+        assert people.deeds is not None
+        assert [deed.host for deed in people.deeds] == [HOST]
+        assert "mute llm-two → done" in render_export(plan, fresh_state(plan), plan.began, people)
 
 
 async def test_a_redis_that_is_away_costs_just_that(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from bot.core.monitor_state import Mute
 from bot.practice.slack_state import PostedMessage
 from tests.support.configurations import ALICE, MALLORY
-from tests.support.handler_room import Room, make_operation, open_room
+from tests.support.handler_room import HOST, Room, make_operation, open_room
 
 if TYPE_CHECKING:
     from tests.support.redis import RedisServer
@@ -43,6 +45,13 @@ async def test_the_last_verdict_is_shown(room: Room) -> None:
     closed = operation.model_copy(update={"closed": operation.began, "verdict": "healthy"})
     await room.store.finish(closed)
     assert "healthy, begun 2026-05-29 23:49 UTC" in await home(room, ALICE)
+
+
+async def test_what_is_muted_is_shown(room: Room) -> None:
+    room.incidents.muted = Mute(datetime(2026, 5, 30, 1, 5, tzinfo=UTC), None, "", HOST)
+    assert "nothing known yet · muted with its host llm-two until 2026-05-30 01:05 UTC" in await home(
+        room, ALICE
+    )
 
 
 async def test_without_redis_the_tab_says_so(own_redis: RedisServer) -> None:

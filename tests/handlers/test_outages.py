@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.blocks import Message, actions, button, make_message, pack, section
 from bot.core.events import ServiceName
 from bot.core.incident_render import render_incident_root
+from bot.core.incident_state import Severity
+from bot.core.monitor_state import Mute
 from bot.core.request import Outage
 from tests.support.configurations import ALICE, BOB, MALLORY, OPS
-from tests.support.handler_room import INCIDENT
-from tests.support.incidents import Case
+from tests.support.handler_room import HOST, INCIDENT
+from tests.support.incidents import Case, make_incident_plan
 
 if TYPE_CHECKING:
     from tests.support.handler_room import Room
@@ -64,6 +66,45 @@ async def test_a_mute_lasts_and_has_a_reason_and_ends(room: Room) -> None:
     ]
     await room.slash(MALLORY, f"mute {KIMI} 2h")
     assert len(room.incidents.asked) == 2
+
+
+async def test_a_host_is_muted_by_its_name_by_who_may_mute_all_that_is_on_it(room: Room) -> None:
+    assert "host is muted" in (await room.slash(ALICE, "mute llm-two 2h disk swap")).text
+    assert "no longer muted" in (await room.slash(ALICE, "unmute llm-two")).text
+    assert room.incidents.asked == [
+        ("mute host", HOST, timedelta(hours=2), ALICE, "disk swap"),
+        ("unmute host", HOST, ALICE),
+    ]
+    assert "host is muted" not in (await room.slash(MALLORY, "mute llm-two 2h")).text
+    assert len(room.incidents.asked) == 2
+    entries = await room.store.audits(10)
+    assert [(entry.verb, entry.host, entry.service, entry.outcome) for entry in entries] == [
+        ("mute", HOST, None, "refused"),
+        ("unmute", HOST, None, "done"),
+        ("mute", HOST, None, "done"),
+    ]
+
+
+async def test_in_the_thread_of_a_host_a_mute_needs_no_name(room: Room) -> None:
+    plan = make_incident_plan(service=None, subject=HOST, severity=Severity.HOST, members=())
+    ts = await room.show(render_incident_root(Case(plan).view()))
+    room.incidents.thread, room.incidents.service = ts, None
+    await room.slack.mention(ALICE, OPS, "mute 2h disk swap", thread_ts=ts)
+    await room.wait_for(lambda: room.incidents.asked)
+    assert (await room.slack.press(ALICE, OPS, ts, "kimi:mute")).acknowledged
+    await room.wait_for(lambda: len(room.incidents.asked) > 1)
+    await room.slack.mention(ALICE, OPS, "unmute", thread_ts=ts)
+    await room.wait_for(lambda: len(room.incidents.asked) > 2)
+    assert room.incidents.asked == [
+        ("mute host", HOST, timedelta(hours=2), ALICE, "disk swap"),
+        ("mute host", HOST, timedelta(hours=1), ALICE, ""),
+        ("unmute host", HOST, ALICE),
+    ]
+
+
+async def test_the_status_tells_with_what_it_is_muted(room: Room) -> None:
+    room.incidents.muted = Mute(datetime.now(UTC) + timedelta(hours=1), None, "", HOST)
+    assert "with its host `llm-two`" in str(await room.slash(MALLORY, f"status {KIMI}"))
 
 
 async def test_in_its_thread_it_needs_no_name(room: Room) -> None:

@@ -41,6 +41,7 @@ from tests.support.slack_app import web_client
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from bot.core.monitor_state import Mute
     from bot.practice.slack_state import PostedMessage
     from config.services import Configuration
 
@@ -158,10 +159,11 @@ class ScriptedIncidents:
         self.everywhere = False  # it may be named anywhere
         self.asked: list[tuple[Any, ...]] = []
         self.outage: Outage | None = None
+        self.muted: Mute | None = None
 
-    async def at(self, channel: ChannelId, ts: MessageTs) -> tuple[IncidentId, ServiceName | None] | None:
+    async def at(self, channel: ChannelId, ts: MessageTs) -> Incident | None:
         assert channel
-        return (INCIDENT, self.service) if ts == self.thread else None
+        return Incident(INCIDENT, self.service) if ts == self.thread else None
 
     async def find(self, typed: str, visible: Sequence[ServiceName]) -> FoundIncident:
         anywhere = self.everywhere or self.service is None
@@ -174,9 +176,9 @@ class ScriptedIncidents:
         assert service
         return self.outage
 
-    async def muted_until(self, service: ServiceName) -> datetime | None:
+    async def mute_of(self, service: ServiceName) -> Mute | None:
         assert service
-        return None
+        return self.muted
 
     async def rows(self, services: Sequence[ServiceName], *, service: ServiceName | None) -> Message:
         self.asked.append(("rows", tuple(services), service))
@@ -212,7 +214,20 @@ class ScriptedIncidents:
         self.asked.append(("unmute", service, by))
         return render_sentence("No longer muted."), Outcome.DONE
 
+    async def mute_host(
+        self, host: HostName, lasting: timedelta, *, by: UserId, reason: str, token: str
+    ) -> tuple[Message, Outcome]:
+        assert token
+        self.asked.append(("mute host", host, lasting, by, reason))
+        return render_sentence("The host is muted."), Outcome.DONE
 
+    async def unmute_host(self, host: HostName, *, by: UserId, token: str) -> tuple[Message, Outcome]:
+        assert token
+        self.asked.append(("unmute host", host, by))
+        return render_sentence("The host is no longer muted."), Outcome.DONE
+
+
+HOST = HostName("llm-two")
 INCIDENT = IncidentId("3f9a2c11" * 4)
 
 
@@ -220,6 +235,7 @@ INCIDENT = IncidentId("3f9a2c11" * 4)
 class Incident:
     incident: IncidentId
     service: ServiceName | None
+    host: HostName = HOST
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def test_help_offers_only_what_this_person_may_do() -> None:
         assert_sendable(message)
         assert not any(word in words_of(message) for word in Searched)
     assert "`mute" not in shown(looking)
-    assert "`mute [service] 2h [reason]`" in shown(operating)
+    assert "`mute [service | host] 2h [reason]`" in shown(operating)
 
 
 def test_a_refusal_says_who_may() -> None:

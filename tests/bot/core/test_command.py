@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.command import ACTING, MOST_LINES, READING, Command, Misunderstood, Parsed, Word, parse_command
-from bot.core.events import ServiceName
+from bot.core.events import HostName, ServiceName
 
 KIMI, QWEN = ServiceName("kimi-k2.5"), ServiceName("qwen3")
 ONE, TWO = (KIMI,), (KIMI, QWEN)
+HOST, TWO_HOURS = HostName("llm-two"), timedelta(hours=2)
 
 
 def parse(
@@ -121,6 +122,52 @@ def test_refused_with_the_nearest(text: str, hint: str) -> None:
     parsed = parse(text)
     assert isinstance(parsed, Misunderstood)
     assert hint in parsed.sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("mute llm-two 2h disk swap", Command(Word.MUTE, None, "disk swap", lasting=TWO_HOURS, host=HOST)),
+        ("mute LLM-Two for 2h", Command(Word.MUTE, None, lasting=TWO_HOURS, host=HOST)),
+        ("unmute llm-two", Command(Word.UNMUTE, None, host=HOST)),
+        ("mute kimi-k2.5 2h llm-two", Command(Word.MUTE, KIMI, "llm-two", lasting=TWO_HOURS)),
+        ("mute 2h llm-two", Command(Word.MUTE, KIMI, "llm-two", lasting=TWO_HOURS)),
+    ],
+)
+def test_a_mute_may_name_a_host(text: str, command: Command) -> None:
+    assert parse_command(text, services=ONE, default=None, here=None, hosts=(HOST,)) == command
+
+
+def test_a_name_that_a_service_has_too_means_the_service() -> None:
+    named = ServiceName("llm-two")
+    parsed = parse_command("mute llm-two 2h", services=(KIMI, named), default=None, here=None, hosts=(HOST,))
+    assert parsed == Command(Word.MUTE, named, lasting=TWO_HOURS)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("mute llm-twoo 2h", "There is no service or host `llm-twoo`. Did you mean `mute llm-two`?"),
+        ("mute llm-two", "For how long? Say a time of up to 7 days: `mute llm-two 2h reason`."),
+        ("mute nowhere 2h", "There is no service or host `nowhere`, only `kimi-k2.5`."),
+        ("status llm-two", "`llm-two` is a host. Of hosts I know `mute` and `unmute` alone."),
+        ("restart llm-two", "`llm-two` is a host."),
+    ],
+)
+def test_of_a_host_nothing_else_is_understood(text: str, hint: str) -> None:
+    parsed = parse_command(text, services=ONE, default=None, here=None, hosts=(HOST,))
+    assert isinstance(parsed, Misunderstood)
+    assert hint in parsed.sentence
+
+
+def test_in_a_hosts_thread_a_mute_is_of_the_host() -> None:
+    def here(text: str) -> Parsed:
+        return parse_command(text, services=ONE, default=KIMI, here=None, hosts=(HOST,), host=HOST)
+
+    assert here("mute 2h") == Command(Word.MUTE, None, lasting=TWO_HOURS, host=HOST)
+    assert here("unmute") == Command(Word.UNMUTE, None, host=HOST)
+    assert here("mute kimi-k2.5 2h") == Command(Word.MUTE, KIMI, lasting=TWO_HOURS)
+    assert here("status") == Command(Word.STATUS, KIMI)
 
 
 def test_a_left_out_service_is_the_threads_then_the_default() -> None:

@@ -65,7 +65,9 @@ def test_a_host_that_is_gone_names_its_services() -> None:
     assert "*llm-two* is gone since" in told
     assert "30 services there cannot be seen: `s0`, `s1`" in told
     assert "and 10 more" in told
-    assert _buttons(view) == ["kimi:ack", "kimi:resolve"]
+    assert _buttons(view) == ["kimi:ack", "kimi:mute", "kimi:resolve"]
+    mute = render_incident_root(view).blocks[-1]["elements"][1]
+    assert json.loads(mute["value"]) == {"o": view.incident, "h": "llm-two", "m": 60}
 
 
 def test_degraded_says_so() -> None:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from bot.core.events import HostName, ServiceName
-from bot.core.incident_events import AffectedSeen, DownAgain, PresentSeen, Recovered, SignSeen, Worsened
+from bot.core.events import HostName, ServiceName, UserId
+from bot.core.incident_events import (
+    AffectedSeen,
+    DownAgain,
+    IncidentMuted,
+    IncidentUnmuted,
+    PresentSeen,
+    Recovered,
+    SignSeen,
+    Worsened,
+)
 from bot.core.incident_state import IncidentId, Severity, SignKind
 from bot.core.monitor_events import (
     DirectAsked,
@@ -18,8 +28,10 @@ from bot.core.monitor_events import (
     HostChecked,
     IncidentClosed,
     IncidentFound,
+    Muted,
     OpenIncident,
     TellIncident,
+    Unmuted,
 )
 from bot.core.monitor_host import HostWatch
 from bot.core.monitor_state import HostPlan, HostState, Sight
@@ -425,3 +437,55 @@ def test_a_host_that_nobody_watched_for_a_while_is_watched_as_new() -> None:
     room.look(SEEN, 2)
     [again] = room.look(GONE, 3)
     assert isinstance(again, OpenIncident)
+
+
+WHO = UserId("U0ALICE")
+
+
+def hour(room: Room) -> Muted:
+    return Muted(WHO, room.now + timedelta(hours=1), "disk swap")
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_a_host_that_is_muted_opens_nothing_until_the_mute_ends(rewritten: bool) -> None:
+    room = Room(rewritten=rewritten)
+    room.look(SEEN, 2)
+    room.watch.handle(hour(room), room.now)
+    assert room.watch.dirty
+    assert room.look(GONE, 200) == []
+    [opened] = room.look(GONE, 100)
+    assert isinstance(opened, OpenIncident)
+    assert opened.plan.opened - BEGAN >= timedelta(hours=1)
+
+
+def test_of_an_open_one_the_mute_and_its_end_are_told() -> None:
+    for end in (Unmuted(WHO), None):
+        room = Room()
+        room.look(SEEN, 2)
+        room.look(GONE, 3)
+        muted = hour(room)
+        [told] = room.watch.handle(muted, room.now)
+        assert isinstance(told, TellIncident)
+        assert told.event == IncidentMuted(WHO, muted.until, "disk swap")
+        room.actions.clear()
+        if end is None:
+            room.look(GONE, 250)
+            assert room.told() == [IncidentUnmuted()]
+        else:
+            [over] = room.watch.handle(end, room.now)
+            assert isinstance(over, TellIncident)
+            assert over.event == IncidentUnmuted(WHO)
+            assert room.watch.handle(end, room.now) == []
+
+
+def test_what_only_refuses_ssh_and_is_gone_while_its_host_is_muted_pages_once_it_is_not() -> None:
+    room = Room()
+    room.look(SEEN, 2)
+    room.look(HALF, 3)
+    room.watch.handle(hour(room), room.now)
+    room.actions.clear()
+    room.look(GONE, 9)
+    assert not [told for told in room.told() if isinstance(told, Worsened)]
+    room.watch.handle(Unmuted(WHO), room.now)
+    room.look(GONE)
+    assert [type(told) for told in room.told() if isinstance(told, Worsened)] == [Worsened]

@@ -14,9 +14,11 @@ from bot.core.monitor_degraded import ail
 from bot.core.monitor_events import (
     IncidentClosed,
     IncidentFound,
+    Muted,
     OpenIncident,
     OperationUnderWay,
     TellIncident,
+    Unmuted,
 )
 from bot.core.monitor_outage import doubt_of
 from bot.core.monitor_turn import WatchTurn
@@ -250,3 +252,23 @@ def test_what_nobody_watched_for_a_while_is_watched_as_new() -> None:
     room.look()
     assert len(room.ordered(OpenIncident)) == 2
     assert room.told(DownAgain) == []
+
+
+@pytest.mark.parametrize(("own", "host", "left"), [(3, 2, "own"), (1, 2, None), (None, 2, None)])
+def test_a_mute_of_its_host_shortens_none_of_its_own_and_ends_none(
+    own: int | None, host: int, left: str | None
+) -> None:
+    room = Room()
+    room.serve()
+    who = UserId("U0ALICE")
+    if own is not None:
+        room.tell(Muted(who, room.now + timedelta(hours=own), "own"))
+    room.tell(Muted(who, room.now + timedelta(hours=host), "host", room.plan.host))
+    mute = room.watch.state.mute
+    assert mute is not None
+    assert mute.until == room.now + timedelta(hours=max(own or 0, host))
+    room.tell(Unmuted(who, room.plan.host))
+    mute = room.watch.state.mute
+    assert (mute.reason if mute is not None else None) == left
+    room.tell(Unmuted(who))
+    assert room.watch.state.mute is None
