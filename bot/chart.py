@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.patches import Polygon, Rectangle
 
 from bot.core.actions import Mark
-from bot.core.picture import Bar, Lane, Share, Waterfall, named_shares
+from bot.core.history import describe_history
+from bot.core.picture import Bar, Lane, Share, Waterfall, describe_waterfall, named_shares
 from bot.core.words import label_phase, spell_duration
 from bot.sheet import (
     BAD,
@@ -76,7 +77,7 @@ def draw_waterfall(waterfall: Waterfall) -> bytes:
             _draw_lane(axes, row, lane, numbers=numbers, seconds=waterfall.seconds)
             _name_lane(sheet, lane, top + row_height * (row + 0.5), first=row == 0, low=row_height < _ROW)
         _draw_keys(sheet, waterfall, top + body + 0.42)
-        return sheet.png()
+        return sheet.png(describe_waterfall(waterfall))
 
 
 def _remarks(waterfall: Waterfall) -> list[str]:
@@ -216,7 +217,7 @@ def draw_history(history: History) -> bytes:
         _history_axes(axes, history)
         for index, layer in enumerate(layers):
             _layer_key(sheet, layer, left=0.18 + (index % 2) * 1.85, top=3.30 + _KEY * (index // 2))
-        return sheet.png()
+        return sheet.png(describe_history(history))
 
 
 def _history_head(sheet: Sheet, history: History) -> None:

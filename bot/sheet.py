@@ -101,9 +101,11 @@ class Sheet:
         axes.set_axisbelow(True)
         return axes
 
-    def png(self) -> bytes:
+    def png(self, words: str) -> bytes:
+        """`words` say the same; they go into the file, so that they stay with it wherever it is sent."""
         stream = io.BytesIO()
-        self.figure.savefig(stream, format="png", facecolor=GROUND, metadata={"Software": None})
+        about = {"Software": None, "Description": words}
+        self.figure.savefig(stream, format="png", facecolor=GROUND, metadata=about)
         return stream.getvalue()
 
 

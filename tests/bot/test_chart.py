@@ -13,8 +13,8 @@ from bot.chart import draw_history, draw_waterfall
 from bot.core.account import Account
 from bot.core.actions import Verdict
 from bot.core.events import PhaseId, Role
-from bot.core.history import make_history
-from bot.core.picture import Bar, Lane, Subject, make_waterfall
+from bot.core.history import describe_history, make_history
+from bot.core.picture import Bar, Lane, Subject, describe_waterfall, make_waterfall
 from bot.sheet import BAD, COLOURS, FRAME
 from tests.support.pictures import Picture, read_png
 from tests.support.waterfalls import failed_waterfall, healthy_waterfall, past, start
@@ -41,6 +41,14 @@ def test_a_waterfall_of_any_number_of_ranks(ranks: int) -> None:
         assert picture.colours(top=top, bottom=bottom) > 8
     assert not picture.holds(BAD)
     assert picture.holds(COLOURS[PhaseId.WEIGHTS])
+
+
+def test_the_file_says_in_words_what_it_shows() -> None:
+    waterfall = replace(healthy_waterfall(), title="kimi-k2.5 模型")
+    assert looked_at(draw_waterfall(waterfall)).words == describe_waterfall(waterfall)
+    made = make_history("kimi-k2.5", [past(1), past(2, Verdict.FAILED)])
+    assert made is not None
+    assert looked_at(draw_history(made)).words == describe_history(made)
 
 
 def test_what_failed_is_framed() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.image import imread
+from PIL import Image
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
@@ -16,6 +17,7 @@ class Picture:
     """`pixels`: rows of columns of red, green, blue and opacity, each from 0 to 1."""
 
     pixels: np.ndarray
+    words: str = ""  # what the file says of itself
 
     @property
     def width(self) -> int:
@@ -42,4 +44,6 @@ class Picture:
 
 def read_png(content: bytes) -> Picture:
     assert content.startswith(SIGNATURE)
-    return Picture(np.asarray(imread(io.BytesIO(content), format="png")))
+    with Image.open(io.BytesIO(content)) as image:
+        words = str(image.info.get("Description", ""))
+    return Picture(np.asarray(imread(io.BytesIO(content), format="png")), words)
