@@ -149,11 +149,14 @@ class Tracker:
 
     def _begin(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
         spans, phase, rank = self.state.spans, PhaseId(rule.id), scene.rank
-        if rule.rounds == "none" and spans.has_begun(rank, phase, Role.TARGET):
+        said = Role(hit.rule.role) if hit.rule.role else None
+        if rule.rounds == "none" and spans.has_begun(rank, phase, said or Role.TARGET):
             return
-        if rank == MAIN_RANK and spans.holding(rank, phase):
+        if said is not None:
+            self._leave_other(phase, said, scene)
+        elif rank == MAIN_RANK and spans.holding(rank, phase):
             return  # without tags, another rank joins
-        role = Role(hit.rule.role) if hit.rule.role else self._role(rule, rank)
+        role = said or self._role(rule, rank)
         if "*" in rule.ends:
             self._close_all(scene)
         index = spans.find_open(phase, role)
@@ -162,6 +165,13 @@ class Tracker:
             index = self._open(phase, role, scene)
         self._prove(rule, scene)  # before it enters: "*" would prove this very phase over too
         spans.enter(index, rank, scene.at)
+
+    def _leave_other(self, phase: PhaseId, role: Role, scene: _Scene) -> None:
+        """The words name whose phase begins: the rank is done with the other model's."""
+        spans = self.state.spans
+        for index in spans.holding(scene.rank, phase):
+            if spans.records[index].role is not role:
+                spans.leave(index, scene.rank, scene.at)
 
     def _role(self, rule: PhaseRule, rank: Rank) -> Role:
         """Whose phase it is, when the words do not tell: the first round is the target's."""

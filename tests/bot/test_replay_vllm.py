@@ -104,3 +104,64 @@ def test_waiting_is_no_progress() -> None:
     text = "(APIServer pid=1) DEBUG 05-29 23:49:11 [utils.py:9] Waiting for 1 local, 0 remote core engine x"
     found = tracker.read(LogLine(text=text, reading=text), member=Member("log"), at=datetime.now(UTC))
     assert found == (NoiseRead(),)
+
+
+def test_a_drafter_is_loaded_after_the_model_with_and_without_tags() -> None:
+    head, _, rest = VLLM.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:30")
+    for who in ("(Worker_TP0 pid=3)", "(EngineCore pid=2)"):
+        drafter = f"{who} INFO 05-29 23:49:29 [gpu_model_runner.py:5] Loading drafter model...\n"
+        log = (head + drafter).replace("(Worker_TP0 pid=3)", who)
+        assert (run(log).phase, run(log).role) == ("weights", "draft")
+        whole = run(
+            (head + drafter + "(Worker_TP0 pid=3) INFO 05-29 23:49:30" + rest).replace("_TP0", "_TP0")
+        )
+        assert whole.state == "ready"
+        assert [each.role for each in whole.phases if each.phase == "weights"] == ["target", "draft"]
+
+
+def test_what_follows_proves_the_weights_over() -> None:
+    loading = VLLM.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:30")[0]
+    cpu = (
+        "(Worker_TP0 pid=3) INFO 05-29 23:49:30 [cpu_model_runner.py:1] Warming up model for the compilation"
+    )
+    done = "\n(Worker_TP0 pid=3) INFO 05-29 23:49:40 [cpu_model_runner.py:2] Warming up done.\n"
+    assert [run(loading + cpu).phase, run(loading + cpu + done).phase] == ["compile", "compile"]
+
+
+def test_sums_of_memory_are_no_failure() -> None:
+    told = (
+        "(EngineCore pid=2) INFO 05-29 23:49:59 [gpu_worker.py:3] Free memory on device (78.6/79.1 GiB) on "
+        "startup. Desired GPU memory utilization is (0.9, 71.2 GiB).\n"
+    )
+    assert run(VLLM.partition("(EngineCore pid=2) INFO 05-29 23:49:59")[0] + told).state == "starting"
+    assert run(VLLM + told).state == "ready"
+
+
+def test_an_engine_that_says_it_is_dead_has_failed() -> None:
+    worker = "(RayWorkerWrapper pid=9, ip=10.0.0.2) ERROR 05-29 23:59:00 [worker_base.py:6] "
+    outcome = run(
+        f"{VLLM}{worker}Error executing method 'execute_model'. This might cause deadlock.\n"
+        f"{worker}Traceback (most recent call last):\n"
+        f"{worker}RuntimeError: CUDA error: an illegal memory access was encountered\n"
+        "CRITICAL 05-29 23:59:01 [launcher.py:1] MQLLMEngine is already dead, terminating server process\n"
+        "INFO:     Shutting down\n"
+    )
+    assert outcome.cause is not None
+    assert (outcome.state, outcome.phase) == ("failed", "ready")
+    assert outcome.cause.id == "illegal-memory-access"
+
+
+def test_a_line_that_another_engine_prints_of_vllm_is_no_sign_of_vllm() -> None:
+    imported = "INFO 05-29 23:49:00 __init__.py:190] Automatically detected platform cuda.\n" * 9
+    assert (
+        run(imported + "[2026-05-29 23:49:47 TP0] Load weight begin. avail mem=77.0 GB\n").engine == "sglang"
+    )
+    assert run(imported + "INFO 05-29 23:49:00 core.py:19] Waiting for init message\n").engine == "vllm"
+
+
+def test_a_worker_of_ray_that_has_no_name_yet_is_read() -> None:
+    outcome = run(
+        VLLM.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:10")[0]
+        + "(pid=553, ip=10.0.0.2) INFO 05-29 23:49:20 [__init__.py:2] Automatically detected platform cuda.\n"
+    )
+    assert (outcome.phase, outcome.unrecognised) == ("distributed", 0)
