@@ -108,7 +108,9 @@ class Carrying:
 
     def _defer(self, name: OperationId, error: Exception) -> None:
         """What broke, and could not be given up, stays ours, and is taken up again later and later."""
-        log.error("operation_put_off", operation=name, seconds=self._put_off.defer(name), exc_info=error)
+        seconds, news = self._put_off.defer(name), self._put_off.news(name, error)
+        self.ground.tallies.put_off["startup"] += 1
+        log.error("operation_put_off", operation=name, seconds=seconds, error=repr(error), exc_info=news)
 
     async def _let_go(self, lease: Lease) -> None:
         with contextlib.suppress(StoreUnavailable):  # else it runs out by itself

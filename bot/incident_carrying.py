@@ -107,7 +107,9 @@ class IncidentCarrying:
 
     def _defer(self, name: IncidentId, error: Exception) -> None:
         """A fault of ours: it stays ours, and is taken up again later and later; the others do not wait."""
-        log.error("incident_put_off", incident=name, seconds=self._put_off.defer(name), exc_info=error)
+        seconds, news = self._put_off.defer(name), self._put_off.news(name, error)
+        self.ground.tallies.put_off["incident"] += 1
+        log.error("incident_put_off", incident=name, seconds=seconds, error=repr(error), exc_info=news)
 
     async def _tell_watch(self, plan: IncidentPlan, said: Said, name: str) -> None:
         word = pack_word(said, service=plan.service, name=name)

@@ -36,6 +36,7 @@ _DELIVERIES = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _LEASES = ("claimed", "taken_over", "lost", "let_go")
 _OUTCOMES = ("sent", "edited", "parked")
 _WEBHOOKS = ("delivered", "failed", "refused", "given_up")
+_PUT_OFF = ("startup", "watch", "incident")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Metrics:
         yield from _webhooks(self._sights)
         yield from _leases(self._sights)
         yield from _hosts(self._sights)
+        yield from _faults(self._sights)
 
 
 def _health(sights: Sights) -> Iterator[Metric]:
@@ -162,6 +164,13 @@ def _leases(sights: Sights) -> Iterator[Metric]:
 def _hosts(sights: Sights) -> Iterator[Metric]:
     made = {str(name): host.connects for name, host in sights.hosts.items()}
     yield _count("kimi_ssh_connections", "Made to each host, the first one included.", made, "host")
+
+
+def _faults(sights: Sights) -> Iterator[Metric]:
+    found = {part: sights.tallies.put_off[part] for part in _PUT_OFF}
+    yield _count(
+        "kimi_put_off", "What broke by a fault of kimi's own, to be begun anew later.", found, "part"
+    )
 
 
 def _gauge(name: str, told: str, value: float) -> Metric:

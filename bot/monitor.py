@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _EVERY = 2.0  # real seconds between looks at who has which host
+_SOUND = 60.0  # real seconds after which a watch is held to do its work
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Monitor:
     async def share_out(self) -> None:
         """Take what is to be taken, leave what is too much. Raises StoreUnavailable."""
         leases = self.ground.store.leases
-        self.watching = {host: each for host, each in self.watching.items() if not each.is_lost}
+        await self._drop_lost()
         living = frozenset(await leases.processes())
         for watching in tuple(self.watching.values()):
             if not leases.holds(watching.lease):  # it is not renewed any more, or Redis does not say so
@@ -81,6 +82,28 @@ class Monitor:
                 await self._try(host)
         for host in self._surplus(share, living):
             await self._leave(host)
+
+    async def _drop_lost(self) -> None:
+        """One that broke is begun anew ever later, unless it lived before; others may have it until then."""
+        for host, watching in tuple(self.watching.items()):
+            if watching.age >= _SOUND:
+                self._put_off.forget(host)
+            if not watching.is_lost:
+                continue
+            del self.watching[host]
+            if watching.broken is not None:
+                self._defer(host, watching.broken)
+                await self._let_go(watching.lease)
+
+    def _defer(self, host: HostName, error: Exception) -> None:
+        seconds, news = self._put_off.defer(host), self._put_off.news(host, error)
+        self.ground.tallies.put_off["watch"] += 1
+        log.error("host_put_off", host=host, seconds=seconds, error=repr(error), exc_info=news)
+
+    async def _let_go(self, lease: Lease) -> None:
+        """Renewed for ever, it would keep others from what nobody watches."""
+        with contextlib.suppress(StoreUnavailable):
+            await self.ground.store.leases.let_go(lease)
 
     def _surplus(self, share: int, living: frozenset[str]) -> list[HostName]:
         """More than our share. What none of those who live has taken stays, until others live."""
@@ -103,10 +126,8 @@ class Monitor:
             await self._take(host)
         except StoreUnavailable:
             raise
-        except Exception:
-            log.exception("host_put_off", host=host, seconds=self._put_off.defer(host))
-        else:
-            self._put_off.forget(host)
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._defer(host, error)
 
     async def _take(self, host: HostName) -> None:
         lease = await self.ground.store.leases.claim(lease_name(host))
@@ -117,9 +138,7 @@ class Monitor:
         try:
             await watching.open(self.hosts[host])
         except BaseException:
-            # Renewed for ever, it would keep others from what nobody watches.
-            with contextlib.suppress(StoreUnavailable):
-                await self.ground.store.leases.let_go(lease)
+            await self._let_go(lease)
             raise
         if self._leaving or not self.ground.store.leases.holds(lease):
             await self.ground.store.leases.let_go(lease)

@@ -20,6 +20,7 @@ class Tallies:
     stalls: int = 0
     endings: Counter[str] = field(default_factory=Counter)  # of incidents
     webhooks: Counter[str] = field(default_factory=Counter)  # attempts by outcome, and "given_up"
+    put_off: Counter[str] = field(default_factory=Counter)  # faults of ours, by what is begun anew after them
     running: int = 0
 
     def note(self, action: Action) -> None:

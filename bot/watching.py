@@ -50,6 +50,7 @@ class Watching:
         self.watches = watches
         self.host = host
         self.is_lost = False
+        self.broken: Exception | None = None  # by a fault of ours: what it is lost for
         self._records = Records(ground, watches, host, lease, carry)
         self._machines = Machines(ground, self._records)
         self._looks = Looks(ground, self._machines, self.spawn)
@@ -57,6 +58,7 @@ class Watching:
         self._words = Words(watches, host, self._machines)
         self._rounds = Rounds(ground, host, self._machines, self._looks)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._began = time.monotonic()
 
     async def open(self, services: Sequence[ServiceName]) -> None:
         """Take up what the watch remembers. Raises StoreUnavailable."""
@@ -71,6 +73,7 @@ class Watching:
         self._records.entries = [*self._machines.entries.values(), self._machines.own]
 
     def start(self) -> None:
+        self._began = time.monotonic()
         self.spawn("rounds", self._rounds.run, vital=True)
         self.spawn("words", self._words.run, vital=True)
         self.spawn("mark", self._mark)
@@ -96,10 +99,11 @@ class Watching:
             await work()
         except OwnershipLost:
             self.lose()
-        except Exception:
-            if vital:
-                self.lose()
-            raise
+        except Exception as error:
+            if not vital:
+                raise
+            self.broken = self.broken or error  # whoever begins it anew tells of it
+            self.lose()
 
     async def write_anew(self) -> None:
         """All that it knows, where Redis may have come back empty. What is refused waits for rounds."""
@@ -144,6 +148,11 @@ class Watching:
     @property
     def entries(self) -> dict[ServiceName, Entry]:
         return self._machines.entries
+
+    @property
+    def age(self) -> float:
+        """Real seconds since it began to look."""
+        return time.monotonic() - self._began
 
     @property
     def rounds(self) -> int:

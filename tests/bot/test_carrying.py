@@ -221,7 +221,10 @@ async def test_what_cannot_even_be_given_up_is_tried_again_later_and_later(
             monkeypatch.setattr(stage.store, "finish", break_down)
             monkeypatch.setattr(Startup, "handle", break_down)
             await asyncio.sleep(1800)
-            put_off = [entry["seconds"] for entry in logs if entry["event"] == "operation_put_off"]
+            told = [entry for entry in logs if entry["event"] == "operation_put_off"]
+            put_off = [entry["seconds"] for entry in told]
+            assert [entry["exc_info"] is None for entry in told] == [False, *[True] * (len(told) - 1)]
+            assert stage.ground.tallies.put_off == {"startup": len(told)}
             assert stage.saved(running).closed is None
             monkeypatch.setattr(stage.store, "finish", finish)
             operation = running.operation.operation

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.clients.store_watches import lease_name
 from bot.core.events import HostName, ServiceName
@@ -16,6 +17,8 @@ from tests.support.waiting import until
 from tests.support.watchmen import HOST, SERVICE, watchmen
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from bot.watch_orders import Order
 
 
@@ -147,22 +150,69 @@ async def test_a_redis_that_came_back_empty_is_told_at_once_what_was_known(redis
         await ours.hand_over()
 
 
+def fail(*_: object, **__: object) -> None:
+    raise LookupError("nobody thought of this")
+
+
 async def test_a_watch_that_breaks_is_begun_anew(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with watchmen(redis_url) as room:
         ours = Monitor(room.ground, carry)
         await ours.share_out()
         broken = ours.watching[HOST]
         await until(lambda: broken.rounds > 0)
-
-        def fail(*_: object, **__: object) -> None:
-            raise LookupError("nobody thought of this")
-
-        monkeypatch.setattr("bot.watch_rounds.take_due", fail)
-        await until(lambda: broken.is_lost)
-        monkeypatch.undo()
-        await ours.share_out()
+        monkeypatch.setattr("bot.put_off._FIRST", 0.1)
+        with monkeypatch.context() as amiss:
+            amiss.setattr("bot.watch_rounds.take_due", fail)
+            await until(lambda: broken.is_lost)
+        await until_watched(ours)
         assert ours.watching[HOST] is not broken
         await until(lambda: ours.watching[HOST].rounds > 0)
+        await ours.hand_over()
+
+
+async def until_watched(monitor: Monitor) -> None:
+    async with asyncio.timeout(20):
+        while HOST not in monitor.watching or monitor.watching[HOST].is_lost:
+            await monitor.share_out()
+            await asyncio.sleep(0.01)
+
+
+async def until_put_off(monitor: Monitor, times: int) -> list[MutableMapping[str, Any]]:
+    """What the log says of it then."""
+    with capture_logs() as logs:
+        async with asyncio.timeout(20):
+            while monitor.ground.tallies.put_off["watch"] < times:
+                await monitor.share_out()
+                await asyncio.sleep(0.01)
+    assert "task_failed" not in [fact["event"] for fact in logs]
+    return [fact for fact in logs if fact["event"] == "host_put_off"]
+
+
+async def test_a_watch_that_always_breaks_is_begun_anew_later_and_later_and_told_whole_once(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.watch_words.Words.run", fail)
+    monkeypatch.setattr("bot.put_off._FIRST", 0.05)
+    async with watchmen(redis_url) as room:
+        ours, theirs = Monitor(room.ground, carry), await room.another()
+        told = await until_put_off(ours, 4)
+        assert [fact["seconds"] for fact in told] == [0.05, 0.1, 0.2, 0.4]
+        assert [fact["exc_info"] is None for fact in told] == [False, True, True, True]
+        assert [fact["error"] for fact in told] == ["LookupError('nobody thought of this')"] * 4
+        assert await theirs.store.leases.claim(lease_name(HOST)) is not None, "it is not kept from others"
+        await ours.hand_over()
+
+
+async def test_a_watch_that_lived_and_breaks_is_not_put_off_for_long(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.monitor._SOUND", 0.0)
+    monkeypatch.setattr("bot.watch_words.Words.run", fail)
+    monkeypatch.setattr("bot.put_off._FIRST", 0.05)
+    async with watchmen(redis_url) as room:
+        ours = Monitor(room.ground, carry)
+        told = await until_put_off(ours, 3)
+        assert [fact["seconds"] for fact in told] == [0.05] * 3
         await ours.hand_over()
 
 

@@ -29,3 +29,17 @@ async def test_what_is_gone_is_not_remembered() -> None:
     off.keep(["two", "three"])
     assert len(off) == 1
     assert off.waits("two")
+
+
+async def test_what_breaks_in_the_same_way_again_is_no_news() -> None:
+    off, one, other = PutOff(), LookupError("one"), LookupError("other")
+    off.defer("a")
+    assert off.news("a", one) is one
+    assert off.news("a", LookupError("one")) is None
+    assert off.news("a", other) is other
+    assert off.news("b", other) is other
+    off.forget("a")
+    assert off.news("a", other) is other
+    off.defer("b")
+    off.keep(["a"])
+    assert off.news("b", other) is other
