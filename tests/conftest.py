@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import structlog
+
 pytest_plugins = ["tests.support.redis", "tests.support.redis_many"]
 
 
 def pytest_sessionstart() -> None:
     """pytest-asyncio asks for the current loop; Python 3.11 would make one that nobody closes."""
     asyncio.set_event_loop(None)
+    # Drawn in colours with all that was in reach, one error takes seconds.
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
