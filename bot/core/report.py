@@ -55,7 +55,7 @@ def render_stall(reply: StallReported, view: StartupView) -> Message:
     progress = f" at {reply.progress.done:,} of {reply.progress.total:,}" if reply.progress else ""
     told = (
         f"⚠️ *{Searched.STALLED}* in {where}{progress}: no progress for {spell_duration(reply.silent)} "
-        f"({_patience(reply)}), {spell_duration(reply.in_phase)} in this phase."
+        f"({_patience(reply)}), {spell_usual(reply.in_phase, view.usual_phase)} in this phase."
     )
     whom = f"For {mention(view.by)} to judge: " if view.by is not None else "Somebody has to judge it: "
     blocks = [section(f"{told}\n{whom}kimi does nothing to the service by itself.", 1_100)]

@@ -13,7 +13,7 @@ from bot.core.patience import pace_of, patience_of
 from bot.core.phases import Tracker
 from bot.core.readiness import missing_proof
 from bot.core.startup_state import Plan, StartupState
-from bot.core.trace import is_spinning, left_to_read, say_evidence, say_reading
+from bot.core.trace import is_idle, is_spinning, left_to_read, say_evidence, say_reading
 from bot.core.words import name_ranks, spell_duration
 from config.engine_file import EngineFile
 
@@ -393,6 +393,9 @@ def evidence_of(scene: Scene) -> tuple[str, ...]:
     waits = current_phase(scene)[0] in _COLLECTIVE
     if waits and any(is_spinning(member.trace) for member in scene.state.members.values()):
         told.append("It looks like a collective that waits for a rank")
+    traces = [each.trace for each in scene.state.members.values() if each.trace.cores is not None]
+    if traces and all(is_idle(each) for each in traces):
+        told.append("Nothing computes: it waits for something else, a disk, another host or a lock")
     return tuple(told)
 
 

@@ -17,6 +17,7 @@ _GIGA = 1e9
 _GIB = 2**30
 _POINTS = 7
 _STEADY = 0.25  # a rate that changed by less is unchanged
+_IDLE = 0.05  # of a core for each rank: a thread that looks at its clock
 _BUSY = 0.85  # of a core for each rank: they all compute, or they all spin
 
 
@@ -170,6 +171,14 @@ def is_spinning(trace: Trace) -> bool:
     """Every rank computes and nothing comes of it."""
     cores = trace.cores
     return cores is not None and bool(trace.ranks) and cores >= _BUSY * len(trace.ranks)
+
+
+def is_idle(trace: Trace) -> bool:
+    """No rank computes, on the CPU or on a GPU, and nothing is read: they wait for what is not theirs."""
+    cores, gpus = trace.cores, trace.sample.gpus if trace.sample is not None else None
+    if cores is None or cores >= _IDLE * max(len(trace.ranks), 1) or (trace.reading or 0.0) >= _GIGA / 20:
+        return False
+    return all((gpu.utilisation or 0) < _LOAD_MOVED for gpu in gpus or ())
 
 
 def _say_cpu(trace: Trace, now: Sample) -> str:

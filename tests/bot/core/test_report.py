@@ -70,7 +70,8 @@ def test_a_stall_tells_all_that_is_needed() -> None:
     message = render_stall(STALL, MIDWAY)
     assert_sendable(message)
     assert markups(message)[0] == (
-        "⚠️ *stalled* in graph capture: no progress for 12m (patience here: 9m30s), 12m10s in this phase."
+        "⚠️ *stalled* in graph capture: no progress for 12m (patience here: 9m30s), "
+        "12m10s (usual 5m) in this phase."
         "\nFor <@U0ALICE> to judge: kimi does nothing to the service by itself."
     )
     assert markups(message)[1].split("\n") == [

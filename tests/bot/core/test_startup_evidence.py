@@ -115,6 +115,17 @@ def test_ranks_that_spin_in_graph_capture_look_like_a_collective() -> None:
     assert stall.evidence[-1] == "It looks like a collective that waits for a rank"
 
 
+def test_ranks_that_do_nothing_wait_for_something_else() -> None:
+    run = loading()
+    for _ in range(7):
+        sample(run, cpu=timedelta(seconds=100), gpus=None)
+        run.wait(10)
+    (stall,) = run.replies(StallReported)
+    assert stall.evidence[-1] == (
+        "Nothing computes: it waits for something else, a disk, another host or a lock"
+    )
+
+
 def test_a_stall_asks_for_the_stacks_of_its_ranks() -> None:
     run = loading()
     sample(run)

@@ -13,6 +13,7 @@ from bot.core.evidence import Gpu, ProcessSeen, Sample, ShardMapped
 from bot.core.trace import (
     Trace,
     has_moved,
+    is_idle,
     is_spinning,
     left_to_read,
     say_evidence,
@@ -111,6 +112,27 @@ def test_ranks_that_spin() -> None:
         "memory unchanged at 3.0 GiB",
         "2 of 2 rank processes live, 702 tasks",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cores", "load", "reads", "idle"),
+    [
+        (0.05, 0, 0, True),
+        (0.05, None, 0, True),
+        (0.2, 0, 0, False),
+        (0.05, 100, 0, False),
+        (0.05, 0, GIGA, False),
+    ],
+)
+def test_ranks_that_wait_for_what_is_not_theirs(
+    cores: float, load: int | None, reads: int, *, idle: bool
+) -> None:
+    trace = Trace()
+    for seconds in range(0, 100, 10):
+        read = 10 * GIGA + reads * seconds
+        trace.take(later(seconds, cores=cores, gpus=gpus(74 * GIGA, load=load), read=read))
+    assert is_idle(trace) is idle
+    assert not is_idle(Trace())
 
 
 def test_evidence_with_directions() -> None:
