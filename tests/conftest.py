@@ -13,5 +13,5 @@ def pytest_sessionstart() -> None:
     """pytest-asyncio asks for the current loop; Python 3.11 would make one that nobody closes."""
     asyncio.set_event_loop(None)
     # Drawn in colours with all that was in reach, one error takes seconds.
-    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
