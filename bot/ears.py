@@ -12,12 +12,15 @@ import structlog
 from aiohttp import web
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.authorization.async_authorize import AsyncAuthorize
 
+from bot.clients.slack import connect_slack
 from bot.clients.slack_account import open_socket
 from bot.errors import ConfigurationInvalid, SlackError, SlackRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from slack_bolt.request.async_request import AsyncBoltRequest
     from slack_bolt.response import BoltResponse
@@ -29,7 +32,7 @@ log = structlog.get_logger()
 
 CONNECTIONS = 2  # Socket Mode: while one is refreshed, the other hears
 HTTP_PATH = "/slack/events"
-# bolt asks Slack who it is before the first command, and would tell people to reinstall the app.
+# What bolt would tell people is to reinstall the app.
 NOT_AUTHORIZED = (
     "Slack did not tell kimi who it is, and nothing was done. Try again in a minute; "
     "where it stays so, `kimi-bot check` says why."
@@ -67,8 +70,45 @@ class _Timed(AsyncApp):
             self.acknowledged(_kind(req.body), time.monotonic() - began)
 
 
-def _kind(body: dict[str, Any]) -> str:
+def _kind(body: Any) -> str:
+    if not isinstance(body, dict):
+        return "other"
     return "command" if "command" in body else _KINDS.get(str(body.get("type")), "other")
+
+
+class _Introduction(AsyncAuthorize):
+    """Who we are, which bolt asks with each payload. Slack is asked once, and anew only after it did not say.
+
+    bolt's own would ask for each payload of a burst until the first answer is there. Neither hears that the
+    token was revoked since: who sends does.
+    """
+
+    def __init__(self, client: AsyncWebClient) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._client = client
+        self._asking: asyncio.Task[AuthorizeResult] | None = None
+
+    async def __call__(self, **_: object) -> AuthorizeResult:
+        return await asyncio.shield(self.ask())
+
+    def ask(self) -> asyncio.Task[AuthorizeResult]:
+        """The answer, or the question that is out already."""
+        asked = self._asking
+        if asked is None or (asked.done() and (asked.cancelled() or asked.exception() is not None)):
+            asked = self._asking = asyncio.create_task(self._ask(), name="auth.test")
+            asked.add_done_callback(lambda task: task.cancelled() or task.exception())  # whoever waits tells
+        return asked
+
+    async def _ask(self) -> AuthorizeResult:
+        answer = await self._client.auth_test()
+        return AuthorizeResult.from_auth_test_response(
+            bot_token=self._client.token, auth_test_response=answer
+        )
+
+    async def close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait({self._asking})
 
 
 class Ears:
@@ -84,8 +124,10 @@ class Ears:
     ) -> None:
         """`acknowledged` hears the kind of each payload, and the seconds until it was acknowledged."""
         secret = settings.signing_secret
+        self._introduction = _Introduction(client)
         self.app = _Timed(
-            client=client,
+            client=connect_slack(None, client.base_url, timeout=client.timeout),  # the token is introduced
+            authorize=self._introduction,
             signing_secret=secret.get_secret_value() if secret else None,
             request_verification_enabled=listen is not None,
             user_facing_authorize_error_message=NOT_AUTHORIZED,
@@ -104,6 +146,7 @@ class Ears:
 
         Raises SlackRefused for a wrong token, ConfigurationInvalid for a port that cannot be listened on.
         """
+        self._introduction.ask()  # the first command need not wait for it
         if self._listen is not None:
             await self._serve(self._listen)
             return
@@ -136,6 +179,7 @@ class Ears:
         for task in self._connecting:
             task.cancel()
         await asyncio.gather(*self._connecting, return_exceptions=True)
+        await self._introduction.close()
         closing: list[asyncio.Task[None]] = [
             asyncio.create_task(socket.client.close(), name="close socket")  # type: ignore[no-untyped-call]
             for socket in self._sockets
@@ -172,7 +216,9 @@ class Ears:
         return True
 
     async def _serve(self, listen: Listen) -> None:
-        runner = self._runner = web.AppRunner(self.app.web_app(path=HTTP_PATH))
+        served = self.app.web_app(path=HTTP_PATH)
+        served.middlewares.append(_refuse_unreadable)
+        runner = self._runner = web.AppRunner(served)
         await runner.setup()
         try:
             await web.TCPSite(runner, listen.host, listen.port).start()
@@ -181,3 +227,17 @@ class Ears:
         host, port = runner.addresses[0][:2]
         self._place = f"{host}:{port}"
         log.info("listening", host=host, port=port, path=HTTP_PATH)
+
+
+@web.middleware
+async def _refuse_unreadable(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """A body is read before its signature is looked at: what anybody may send is no fault of ours."""
+    try:
+        return await handler(request)
+    except web.HTTPException:
+        raise
+    except Exception as error:  # noqa: BLE001 - where the handling of a request ends
+        log.warning("request_not_readable", by=request.remote, error=type(error).__name__)
+        return web.json_response({"error": "invalid request"}, status=400)

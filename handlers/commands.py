@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from bot.clients.records import Intent
 from bot.core.events import ChannelId, UserId
@@ -21,11 +22,11 @@ def register(app: AsyncApp, intents: Intents) -> None:
     @app.command(COMMAND)
     async def hear(ack: AsyncAck, respond: AsyncRespond, body: dict[str, Any]) -> None:
         intent = Intent(
-            token=body["trigger_id"],
+            token=body.get("trigger_id") or uuid4().hex,  # without it nothing tells a repeat
             owner=intents.owner,
             at=datetime.now(UTC),
             user=UserId(body["user_id"]),
             channel=ChannelId(body["channel_id"]),
-            words=body.get("text", ""),
+            words=body.get("text") or "",
         )
         await intents.receive(intent, SlashVoice(ack, respond))

@@ -62,17 +62,17 @@ def read_intent(body: dict[str, Any], bot: str | None, *, owner: str, again: boo
     clock says.
     """
     event = body["event"]
-    if "user" not in event or "bot_id" in event:
+    if not event.get("user") or event.get("bot_id"):
         return None
     thread, said = event.get("thread_ts"), body.get("event_time")
     return Intent(
-        token=body["event_id"],
+        token=body.get("event_id") or f"{event['channel']}:{event['ts']}",
         owner=owner,
         at=datetime.fromtimestamp(said, UTC) if again and said else datetime.now(UTC),
         user=UserId(event["user"]),
         channel=ChannelId(event["channel"]),
         thread_ts=MessageTs(thread) if thread else None,
-        words=read_words(event.get("text", ""), bot),
+        words=read_words(event.get("text") or "", bot),
     )
 
 

@@ -7,12 +7,13 @@ import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from structlog.testing import capture_logs
 
 from bot.clients.slack import connect_slack
-from bot.ears import CONNECTIONS, Ears, Listen
+from bot.ears import CONNECTIONS, HTTP_PATH, NOT_AUTHORIZED, Ears, Listen
 from bot.errors import ConfigurationInvalid, SlackRefused
 from bot.practice.slack import PracticeSlack
 from config.settings import read_settings
@@ -20,6 +21,9 @@ from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from slack_bolt.context.ack.async_ack import AsyncAck
+    from slack_bolt.context.async_context import AsyncBoltContext
 
 HEARD = (True, f"{CONNECTIONS} of {CONNECTIONS} connections")
 DEAF = (False, f"0 of {CONNECTIONS} connections")
@@ -75,6 +79,43 @@ async def test_it_hears_from_the_start_and_says_how_long_each_acknowledgement_to
         [(kind, seconds)] = acknowledged
         assert kind == "command"
         assert 0.05 <= seconds < 3.0
+
+
+async def test_slack_is_asked_once_who_we_are_however_many_commands_come_at_once(
+    slack: PracticeSlack,
+) -> None:
+    slack.faults.add("auth.test", slack.faults.hang(0.2))
+    async with ears_for(slack) as (ears, acknowledged):
+        known = []
+
+        @ears.app.command("/kimi")
+        async def answer(ack: AsyncAck, context: AsyncBoltContext) -> None:
+            known.append((context.bot_user_id, context.user_id, context.bot_token))
+            await ack()
+
+        await ears.open()
+        await heard(ears, HEARD)
+        told = await asyncio.gather(*(slack.slash("U0ALICE", "C0OPS", "help") for _ in range(5)))
+        assert all(outcome.acknowledged for outcome in told)
+        assert known == [(slack.workspace.bot_user, "U0ALICE", slack.bot_token)] * 5
+        assert len(acknowledged) == 5
+    assert [call.method for call in slack.calls].count("auth.test") == 1
+
+
+async def test_slack_is_asked_anew_who_we_are_where_it_did_not_say(slack: PracticeSlack) -> None:
+    slack.faults.add("auth.test", slack.faults.rate_limited(1), times=2)
+    async with ears_for(slack) as (ears, _):
+
+        @ears.app.command("/kimi")
+        async def answer(ack: AsyncAck) -> None:
+            await ack("here")
+
+        await ears.open()
+        await heard(ears, HEARD)
+        await until(lambda: [call.method for call in slack.calls].count("auth.test") == 1)
+        first, second = [await slack.slash("U0ALICE", "C0OPS", "help") for _ in range(2)]
+        assert NOT_AUTHORIZED in str(first.response)
+        assert "here" in str(second.response)
 
 
 async def heard(ears: Ears, answer: tuple[bool, str]) -> None:
@@ -151,6 +192,19 @@ async def test_over_http_it_is_heard_where_it_listens(slack: PracticeSlack) -> N
         port = fact["port"]
     with socket.create_server(("127.0.0.1", port)):
         pass  # it is free again
+
+
+@pytest.mark.parametrize("body", [b"{nope", b"[1, 2]", b'"text"', b"null", b"\xff\xfe", b"[" * 100_000])
+async def test_what_anybody_may_send_is_refused_and_is_no_fault(slack: PracticeSlack, body: bytes) -> None:
+    async with ears_for(slack, listen=Listen("127.0.0.1", 0)) as (ears, _):
+        with capture_logs() as logs:
+            await ears.open()
+        url = f"http://127.0.0.1:{logs[0]['port']}{HTTP_PATH}"
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answer = await client.post(url, content=body, headers={"Content-Type": "application/json"})
+            assert answer.status_code in {400, 401}
+            assert answer.json() == {"error": "invalid request"}
+            assert (await client.post(url, json={"type": "event_callback"})).status_code == 401
 
 
 async def test_a_port_that_is_taken_is_a_fault_of_the_configuration(slack: PracticeSlack) -> None:

@@ -109,6 +109,14 @@ async def test_the_same_command_told_twice_is_done_once(room: Room) -> None:
     assert len(room.startups.requests) == 1
 
 
+async def test_a_command_that_lacks_what_it_may_lack_is_heard_all_the_same(room: Room) -> None:
+    body = {"command": "/kimi", "user_id": ALICE, "channel_id": OPS, "team_id": "T1"}
+    for _ in range(2):
+        await _deliver(room, body | {"text": "restart"})
+    await room.wait_for(lambda: len(room.startups.requests) == 2)
+    await _deliver(room, body)  # no text, which is `status`
+
+
 async def _deliver(room: Room, body: dict[str, str]) -> None:
     from bot.practice.slack_socket import Envelope  # noqa: PLC0415 - only this test speaks in envelopes
 

@@ -65,6 +65,15 @@ async def test_an_event_told_again_is_done_once(room: Room) -> None:
     assert [request.by for request in room.startups.requests] == [UserId(ALICE)]
 
 
+async def test_an_event_without_a_number_is_known_by_its_message(room: Room) -> None:
+    for ts in ("1.2", "1.2", "1.3"):
+        event = {"type": "app_mention", "user": ALICE, "text": "<@U0KIMI> restart", "channel": OPS, "ts": ts}
+        body = {"type": "event_callback", "event": event, "team_id": "T1"}
+        assert (await room.slack.people.courier.deliver(Envelope("events_api", body))).acknowledged
+    await room.wait_for(lambda: len(room.startups.requests) == 2)
+    assert len({request.token for request in room.startups.requests}) == 2
+
+
 async def test_programs_are_not_answered(room: Room) -> None:
     event = {
         "type": "app_mention",
