@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from bot.pictures import draw_waterfall
 from bot.practice.demo import DEFAULT_SPEED, Demo
 from bot.practice.scenarios import SCENARIOS
 from bot.replay import Outcome, replay
-from bot.run import parse_listen, run
+from bot.run import configure_logging, parse_listen, run
 from config.fields import parse_duration
 from config.loading import load_configuration
 from config.settings import config_path, read_settings
@@ -104,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
     configuration = _gather(faults, lambda: load_configuration(path))
     settings = _gather(faults, lambda: read_settings(os.environ, http=options.http))
     if configuration is not None:
-        faults.extend(faults_of_parts(configuration, os.environ, folder=path.parent))
+        faults.extend(faults_of_parts(configuration, os.environ, path=path))
     if configuration is None or settings is None or faults:
         raise ConfigurationInvalid(tuple(faults))
     return asyncio.run(run(configuration, settings, folder=path.parent, listen=listen))
@@ -158,6 +159,8 @@ def _describe_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
+    if not options.offline:
+        configure_logging(level=logging.WARNING)  # on standard error: the table alone stands on the other
     findings = asyncio.run(check(_path(options), os.environ, offline=options.offline))
     print(render_findings(findings))
     return 0 if all(finding.good for finding in findings) else 1

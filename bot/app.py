@@ -283,16 +283,20 @@ def read_keys(configuration: Configuration, environ: Mapping[str, str]) -> dict[
 
 
 def faults_of_parts(
-    configuration: Configuration, environ: Mapping[str, str], *, folder: Path | None
+    configuration: Configuration, environ: Mapping[str, str] | None, *, path: Path
 ) -> tuple[str, ...]:
-    """What is wrong with the engine files and the keys that the configuration names."""
+    """What is wrong with the engine files and the keys that the configuration at `path` names.
+
+    Without an environment the engine files alone.
+    """
     faults: list[str] = []
-    for read in (
-        lambda: load_engines_of(configuration, folder=folder),
-        lambda: read_keys(configuration, environ),
-    ):
-        try:
-            read()
-        except ConfigurationInvalid as error:
-            faults.extend(error.faults)
+    try:
+        load_engines_of(configuration, folder=path.parent)
+    except ConfigurationInvalid as error:
+        faults.extend(f"{path}: {fault}" for fault in error.faults)
+    try:
+        if environ is not None:
+            read_keys(configuration, environ)
+    except ConfigurationInvalid as error:
+        faults.extend(error.faults)
     return tuple(faults)

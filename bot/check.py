@@ -15,6 +15,7 @@ from bot.clients.ssh import Host
 from bot.clients.store import Store
 from bot.core.access import named_groups
 from bot.core.events import HostName, UnitName
+from bot.core.words import count
 from bot.errors import (
     CommandTimedOut,
     ConfigurationInvalid,
@@ -66,7 +67,7 @@ class Finding:
 async def check(path: Path, environ: Mapping[str, str], *, offline: bool) -> list[Finding]:
     """Everything that can be looked at; what hangs on a broken part is left out."""
     findings: list[Finding] = []
-    configuration = _configuration(path, environ, findings)
+    configuration = _configuration(path, None if offline else environ, findings)
     settings = None if offline else _settings(environ, findings)
     if configuration is None or offline:
         return findings
@@ -79,7 +80,9 @@ async def check(path: Path, environ: Mapping[str, str], *, offline: bool) -> lis
     return findings
 
 
-def _configuration(path: Path, environ: Mapping[str, str], findings: list[Finding]) -> Configuration | None:
+def _configuration(
+    path: Path, environ: Mapping[str, str] | None, findings: list[Finding]
+) -> Configuration | None:
     faults: list[str] = []
     configuration = None
     try:
@@ -87,11 +90,11 @@ def _configuration(path: Path, environ: Mapping[str, str], findings: list[Findin
     except ConfigurationInvalid as error:
         faults.extend(error.faults)
     if configuration is not None:
-        faults.extend(faults_of_parts(configuration, environ, folder=path.parent))
+        faults.extend(faults_of_parts(configuration, environ, path=path))
     findings.extend(Finding("configuration", good=False, words=fault) for fault in faults)
     if configuration is None or faults:
         return None
-    counted = f"{len(configuration.services)} services on {len(configuration.hosts)} hosts"
+    counted = f"{count(len(configuration.services), 'service')} on {count(len(configuration.hosts), 'host')}"
     findings.append(Finding("configuration", good=True, words=f"{path}: {counted}"))
     return configuration
 

@@ -349,7 +349,7 @@ def load_engine(name_or_path: str | Path) -> EngineFile:
     try:
         own = EngineFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        known = ", ".join(sorted(each.stem for each in FOLDER.glob("*.toml")))
+        known = ", ".join(list_engines())
         raise ConfigurationInvalid(
             (f"no engine file {str(name_or_path)!r}; allowed: {known}, or a path",)
         ) from error
@@ -380,6 +380,12 @@ def _load_surroundings() -> Surroundings:
 def _fault(path: Path, detail: object) -> str:
     assert isinstance(detail, dict)  # noqa: S101 - pydantic's own shape
     return f"{path}: {'.'.join(str(part) for part in detail['loc'])}: {detail['msg']}"
+
+
+@cache
+def list_engines() -> tuple[str, ...]:
+    """The names that an engine may be called by, "auto" among them."""
+    return tuple(sorted(each.stem for each in FOLDER.glob("*.toml")))
 
 
 def load_engines() -> dict[str, EngineFile]:

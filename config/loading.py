@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from bot.errors import ConfigurationInvalid
-from config.references import find_dangling
+from config.engine_file import list_engines
+from config.references import find_dangling, find_unknown_engines
 from config.services import Configuration
 
 if TYPE_CHECKING:
@@ -52,11 +53,16 @@ def parse_configuration(raw: dict[str, Any], *, source: str) -> Configuration:
     try:
         configuration = Configuration.model_validate(raw)
     except ValidationError as error:
-        faults = [*map(_explain, error.errors()), *faults]
-        raise ConfigurationInvalid(tuple(f"{source}: {fault}" for fault in faults)) from error
+        raise _invalid([*map(_explain, error.errors()), *faults], raw, source=source) from error
     if faults:
-        raise ConfigurationInvalid(tuple(f"{source}: {fault}" for fault in faults))
+        raise _invalid(faults, raw, source=source)
     return configuration
+
+
+def _invalid(faults: list[str], raw: dict[str, Any], *, source: str) -> ConfigurationInvalid:
+    """With what would else come out only once all the others are mended and the engine files are read."""
+    engines = [f"{key}: {fault}" for key, fault in find_unknown_engines(raw, list_engines())]
+    return ConfigurationInvalid(tuple(f"{source}: {fault}" for fault in (*faults, *engines)))
 
 
 def _explain(detail: ErrorDetails) -> str:

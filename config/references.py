@@ -24,6 +24,16 @@ def find_dangling(raw: dict[str, Any]) -> list[tuple[str, str]]:
     return faults
 
 
+def find_unknown_engines(raw: dict[str, Any], known: tuple[str, ...]) -> list[tuple[str, str]]:
+    """As `find_dangling`: the engines that are neither `known` nor paths, beside other faults."""
+    named = [(name, _table(service).get("engine")) for name, service in _table(raw.get("services")).items()]
+    return [
+        (f'services."{name}".engine', f"no engine file {engine!r}; allowed: {', '.join(known)}, or a path")
+        for name, engine in named
+        if isinstance(engine, str) and engine not in known and "/" not in engine and ".toml" not in engine
+    ]
+
+
 def _of_service(name: str, service: dict[str, Any], hosts: dict[str, Any]) -> list[tuple[str, str]]:
     key = f'services."{name}"'
     members = [member for member in _list(service.get("members")) if isinstance(member, dict)]

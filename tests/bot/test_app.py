@@ -55,12 +55,14 @@ def test_keys_come_from_the_environment_and_each_missing_one_is_named_once() -> 
     assert "KEY_A is missing" in fault
 
 
-def test_faults_of_engines_and_keys_are_told_together() -> None:
+def test_faults_of_engines_and_keys_are_told_together(tmp_path: Path) -> None:
     configuration = configure("one", one={"engine": "mystery", "api_key_env": "KEY_A"})
-    first, second = faults_of_parts(configuration, {}, folder=None)
-    assert "mystery" in first
+    path = tmp_path / "kimi.toml"
+    first, second = faults_of_parts(configuration, {}, path=path)
+    assert first.startswith(f"{path}: services.\"one\".engine: no engine file 'mystery'")
     assert "KEY_A" in second
-    assert faults_of_parts(configure("one"), {}, folder=None) == ()
+    assert faults_of_parts(configuration, None, path=path) == (first,)
+    assert faults_of_parts(configure("one"), {}, path=path) == ()
 
 
 async def test_nothing_runs_before_the_start_and_closing_is_always_allowed() -> None:

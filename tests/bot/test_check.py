@@ -19,7 +19,7 @@ from bot.clients.store import Store
 from bot.clock import Clock
 from bot.practice.host import PracticeHost
 from bot.practice.scenarios import SCENARIOS
-from tests.support.commands import slack_environment, workspace, write_configuration
+from tests.support.commands import kimi, slack_environment, workspace, write_configuration
 from tests.support.outgoing import BEGAN, root
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Bench:
         self.slack_keys = ""  # lines of the table of Slack
         self.more = ""  # lines of the service's table
 
-    async def check(self) -> dict[str, Finding]:
+    def write(self) -> Path:
         text = TOML.format(
             port=self.host.port,
             identity=self.host.identity_file,
@@ -74,8 +74,10 @@ class Bench:
             slack_keys=self.slack_keys,
         )
         text += self.more
-        path = write_configuration(self._folder, text=text)
-        return {found.subject: found for found in await check(path, self.environ, offline=False)}
+        return write_configuration(self._folder, text=text)
+
+    async def check(self) -> dict[str, Finding]:
+        return {found.subject: found for found in await check(self.write(), self.environ, offline=False)}
 
     async def wrong(self) -> dict[str, str]:
         return {subject: found.words for subject, found in (await self.check()).items() if not found.good}
@@ -110,6 +112,13 @@ async def test_where_all_is_right_every_row_says_so(tmp_path: Path, redis_url: s
         assert findings["service kimi-k2.5"].words == "serves kimi-k2.5"
         assert not [command for command in made.host.commands if "--no-block" in command[:4]]
         assert made.slack.refusals == []
+
+
+async def test_nothing_but_the_table_is_printed(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url) as made:
+        ended = await kimi("check", "--config", str(made.write()), environment=made.environ)
+    assert ended.status == 0, ended
+    assert [line.split()[0] for line in ended.out.splitlines()] == ["ok"] * 8
 
 
 async def test_the_fallback_channel_is_looked_at_too(tmp_path: Path, redis_url: str) -> None:
@@ -314,10 +323,13 @@ async def test_of_a_configuration_that_cannot_be_used_every_fault_is_a_row(tmp_p
     filled = text.format(
         port=22, identity="/k", known="/h", unit="a.service", url="http://127.0.0.1:1", slack_keys=""
     )
-    findings = await check(write_configuration(tmp_path, text=filled), {}, offline=True)
-    assert [found.good for found in findings] == [False, False]
+    path = write_configuration(tmp_path, text=filled)
+    findings = await check(path, {}, offline=False)
+    assert not any(found.good for found in findings)
+    assert findings[0].words.startswith(f"{path}: ")
     assert "mystery" in findings[0].words
     assert "ENGINE_KEY is missing" in findings[1].words
+    assert [found.words for found in await check(path, {}, offline=True)] == [findings[0].words]
 
 
 async def test_offline_nothing_but_the_file_is_looked_at() -> None:

@@ -74,6 +74,18 @@ def test_a_name_that_points_nowhere_is_told_beside_the_rest(tmp_path: Path) -> N
     assert "is 'elsewhere', which no [hosts] table has" in dangling
 
 
+def test_an_engine_that_is_not_there_is_told_beside_the_rest_and_left_to_who_reads_it_where_it_is_alone(
+    tmp_path: Path,
+) -> None:
+    unknown = GOOD.replace('model = "m"', 'model = "m"\nengine = "mystery"')
+    file = write(tmp_path, unknown.replace('host = "h"', 'host = "elsewhere"'))
+    _, fault = faults_of(file)
+    assert fault.startswith(f"{file}: services.\"s\".engine: no engine file 'mystery'; allowed: auto, ")
+    file = write(tmp_path, unknown + "nonsense = 1\n")
+    assert [fault for fault in faults_of(file) if "mystery" in fault]
+    assert load_configuration(write(tmp_path, unknown)).services["s"].engine == "mystery"
+
+
 def test_a_name_that_points_nowhere_is_told_alone_too(tmp_path: Path) -> None:
     [fault] = faults_of(write(tmp_path, GOOD.replace('host = "h"', 'host = "elsewhere"')))
     assert "services.\"s\".host: is 'elsewhere'" in fault

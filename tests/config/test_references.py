@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.core.command import Word
-from config.references import VERBS, find_dangling
+from config.references import VERBS, find_dangling, find_unknown_engines
 
 SERVICE = {"host": "h", "unit": "u.service"}
 MEMBER = {"host": "h", "unit": "u.service"}
@@ -33,6 +33,16 @@ def test_what_points_nowhere_is_named(changes: dict[str, Any], key: str, fault: 
     [(found_key, found)] = find_dangling({"hosts": {"h": {}}, "services": {"s": SERVICE}} | changes)
     assert found_key == key
     assert fault in found
+
+
+@pytest.mark.parametrize(
+    ("engine", "faults"), [("mystery", 1), ("vllm", 0), ("own.toml", 0), ("./own", 0), (None, 0), (3, 0)]
+)
+def test_an_engine_that_is_neither_known_nor_a_path_is_named(engine: object, faults: int) -> None:
+    raw = {"services": {"s": {"engine": engine}, "t": {}, "u": 7}}
+    found = find_unknown_engines(raw, ("auto", "vllm"))
+    assert [key for key, _ in found] == ['services."s".engine'] * faults
+    assert all("allowed: auto, vllm, or a path" in fault for _, fault in found)
 
 
 def test_the_verbs_are_those_of_the_chat() -> None:
