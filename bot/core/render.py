@@ -231,10 +231,14 @@ def _people(view: StartupView) -> str:
 def _who(view: StartupView) -> str:
     done = name_verb_done(view.verb)
     reason = say(view.reason, 400)
-    if view.by is None and view.verb is Verb.WATCH:
+    if _is_from_outside(view):
         return f"{Searched.OUTSIDE_CHAT}: {reason}" if reason else str(Searched.OUTSIDE_CHAT)
     told = f"{done} by {mention(view.by) if view.by is not None else 'kimi'}"
     return f"{told}: “{reason}”" if reason else told
+
+
+def _is_from_outside(view: StartupView) -> bool:
+    return view.by is None and view.verb is Verb.WATCH
 
 
 def _root_buttons(view: StartupView) -> tuple[Element, ...]:
@@ -245,6 +249,8 @@ def _root_buttons(view: StartupView) -> tuple[Element, ...]:
 
 def _brief(view: StartupView, headline: str) -> str:
     """The root in one line, for notifications."""
+    if _is_from_outside(view):
+        headline += f" · {Searched.OUTSIDE_CHAT}"  # nobody who is told of it here asked for it
     if view.verdict is not None:
         return headline
     now = _current(view)

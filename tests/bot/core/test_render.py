@@ -108,6 +108,13 @@ def test_a_phase_that_no_rank_is_in_says_nothing_about_ranks() -> None:
     assert "ranks" not in told
 
 
+@pytest.mark.parametrize("verdict", [None, Verdict.HEALTHY, Verdict.FAILED])
+def test_a_notification_says_that_nobody_here_asked_for_the_start(verdict: Verdict | None) -> None:
+    asked, found = (midway(verb=Verb.WATCH, by=by, verdict=verdict) for by in (UserId("U0ALICE"), None))
+    assert "started outside chat" in render_root(found).text
+    assert "started outside chat" not in render_root(asked).text
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
