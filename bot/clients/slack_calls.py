@@ -74,7 +74,7 @@ DEFAULT_RETRY_AFTER = 5.0  # where Slack says "later" without saying when
 _JSON_METHODS = frozenset({"chat.postMessage", "chat.update"})
 
 
-def connect_slack(token: str, api_url: str | None = None, *, timeout: float = 15.0) -> AsyncWebClient:
+def connect_slack(token: str | None, api_url: str | None = None, *, timeout: float = 15.0) -> AsyncWebClient:
     """A client that never retries by itself: the SDK's own retry of a reset connection posts twice.
 
     Without a session each call makes one of its own; `slack_session.open_session` gives one that is as good.

@@ -98,8 +98,10 @@ async def test_no_secret_of_ours_gets_past_the_redactor() -> None:
 
 
 async def test_a_slack_that_does_not_say_who_the_bot_is_sends_nobody_to_reinstall_it() -> None:
-    async with practise("healthy", speed=100) as practice:
-        practice.slack.faults.add("auth.test", practice.slack.faults.rate_limited(1), times=None)
+    async with practise("healthy", speed=100) as first:
+        await first.app.close()
+        first.slack.faults.add("auth.test", first.slack.faults.rate_limited(1), times=None)
+        practice = Practice(first.workspace, await first.workspace.start_app())
         outcome = await practice.type("status")
         assert outcome.acknowledged
         assert NOT_AUTHORIZED in str(outcome.response)
