@@ -24,6 +24,7 @@ class Failure:
     """Why a startup failed. `cause`: one plain sentence; `means`: what stands behind it, where that is known.
 
     `evidence`: the lines that say so, the best one first. `also`: another failure, apart from it.
+    `seen`: with which versions this cause is known to come.
     """
 
     cause: str
@@ -34,6 +35,7 @@ class Failure:
     advice: str = ""
     also: str = ""
     evidence: tuple[str, ...] = ()
+    seen: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,8 @@ def _explained(failure: Failure | None) -> list[Block]:
         blocks.append(section(f"Try: {say(failure.advice, 1_200)}", 1_300))
     if failure.also:
         blocks.append(section(f"Another failure, apart from it: {say(failure.also, 600)}", 700))
+    if failure.seen:
+        blocks.append(context(f"Seen with {say(failure.seen, 300)}."))
     lines = [line for line in failure.evidence if line.strip()]
     if lines:
         blocks.append(preformatted("\n".join(lines[:_MOST_EVIDENCE]), 3_000))

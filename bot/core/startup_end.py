@@ -109,13 +109,14 @@ def fail(turn: Turn, conclusion: Conclusion, now: datetime) -> None:
 
 def _failure(conclusion: Conclusion) -> Failure:
     """What is remembered of it, for who asks why."""
-    told = Failure(conclusion.cause, conclusion.phase, conclusion.role, conclusion.rank)
+    told = Failure(
+        conclusion.cause, conclusion.phase, conclusion.role, conclusion.rank, advice=conclusion.advice or ""
+    )
     found = conclusion.found
     if found is None:
         return told
-    return replace(
-        told, means=found.means, advice=found.advice, also=found.also or "", evidence=found.evidence
-    )
+    also = found.also or ""
+    return replace(told, means=found.means, also=also, evidence=found.evidence, seen=found.seen)
 
 
 def finish(

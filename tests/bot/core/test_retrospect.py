@@ -39,6 +39,7 @@ FAILURE = Failure(
     advice="Lower the memory fraction.",
     also="the port was taken",
     evidence=("torch.OutOfMemoryError: CUDA out of memory.", "  File <loader>.py"),
+    seen="torch 2.4 to 2.9",
 )
 
 
@@ -108,6 +109,7 @@ def test_why_explains_and_leads_to_the_thread() -> None:
         "What it means: More was asked for than the GPU has.",
         "Try: Lower the memory fraction.",
         "Another failure, apart from it: the port was taken",
+        "Seen with torch 2.4 to 2.9.",
         "    torch.OutOfMemoryError: CUDA out of memory.",
         "restarted by @alice · 2 starts came through since · Its thread (https://practice",
     ):

@@ -70,6 +70,7 @@ def test_the_rank_that_reported_no_timeout_is_named_and_the_line_keeps_its_own()
     failure = run.startup.account(run.now).failure
     assert failure is not None
     assert failure.rank == "TP1"
+    assert failure.seen.startswith("torch 2")
 
 
 def test_a_failure_of_what_nobody_asked_for_stays_in_its_thread() -> None:

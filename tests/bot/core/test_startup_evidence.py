@@ -162,6 +162,9 @@ def test_a_rank_that_vanished_is_told_at_once_and_fails_after_a_moment() -> None
     run.wait(11)
     assert run.verdict.cause == "TP1's process is gone; SGLang ≤0.5.9 hangs for ever on that"
     assert (run.verdict.phase, run.verdict.rank) == (PhaseId.WEIGHTS, "TP1")
+    failure = run.startup.account(run.now).failure
+    assert failure is not None
+    assert failure.advice.startswith("`journalctl -k` on the host")
     assert len(run.replies(Noticed)) == 1
 
 
