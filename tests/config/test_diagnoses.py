@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pydantic import ValidationError
 
@@ -11,7 +13,11 @@ from config.diagnoses import Diagnosis, fill, load_diagnoses
 def test_every_known_failure_says_what_it_means_and_what_to_try() -> None:
     known = load_diagnoses()
     assert len({each.id for each in known}) == len(known)
-    assert all(each.title and each.advice.endswith(".") and each.by for each in known)
+    assert all(each.title and each.advice.endswith(".") for each in known)
+
+
+def test_every_known_failure_says_with_which_version_it_was_seen() -> None:
+    assert [each.id for each in load_diagnoses() if not re.search(r"[0-9]", each.by)] == []
 
 
 def test_there_are_many_and_none_is_said_twice() -> None:
