@@ -149,13 +149,16 @@ class HostWatch:
 
     def _take_closed(self, event: IncidentClosed) -> None:
         state = self.state
-        if event.severity is Severity.DEGRADED and state.severity is Severity.HOST:
-            return  # it went in the same moment: the incident goes on with that
+        if event.incident != state.incident:
+            return
         if event.at is not None and state.told_at is not None and event.at < state.told_at:
             return  # it was seen meanwhile, and the incident goes on with what came then
-        if event.incident == state.incident and state.severity is not None and event.unwatched:
+        if event.unwatched:
             self.state = HostState(mute=state.mute)  # what was seen long ago proves nothing
-        elif event.incident == state.incident and state.severity is not None:
+            return
+        if event.severity is Severity.DEGRADED and state.severity is Severity.HOST:
+            return  # it went in the same moment: the incident goes on with that
+        if state.severity is not None:
             state.waives, state.waived = state.severity, True
             state.severity, state.recovered = None, None
 

@@ -201,17 +201,19 @@ def take_mute(turn: WatchTurn, event: Muted | Unmuted) -> None:
 
 
 def take_closed(turn: WatchTurn, event: IncidentClosed) -> None:
-    """By hand. What somebody knows of is not told again before it was well; what is worse than that is."""
+    """What somebody knows of is not told again before it was well; what is worse than that is."""
     state = turn.state
-    if event.incident != state.incident or state.severity is None:
+    if event.incident != state.incident:
         return
-    if event.severity is Severity.DEGRADED and state.severity is not Severity.DEGRADED:
-        return  # it went down in the same moment: the incident goes on with that
     if event.at is not None and state.told is not None and event.at < state.told:
         return  # it was well meanwhile, and the incident goes on with what came then
     if event.unwatched:
         turn.begin_anew()
         return
+    if state.severity is None:
+        return
+    if event.severity is Severity.DEGRADED and state.severity is not Severity.DEGRADED:
+        return  # it went down in the same moment: the incident goes on with that
     state.severity, state.recovered = None, None
     state.waived = state.standing is WatchStanding.DOWN
 

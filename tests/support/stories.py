@@ -25,6 +25,7 @@ from bot.core.incident_events import (
     Recovered,
     ResolvedByHand,
     ServiceStopped,
+    WatchEnded,
     Worsened,
 )
 from bot.core.incident_state import IncidentPlan, IncidentState, Severity
@@ -102,8 +103,8 @@ class Story:
                 self.down_since = event.sign.at
             case DownAgain() if over and event.severity is not Severity.DEGRADED:
                 self.down_since = event.since
-            case Recovered() | ServiceStopped() | ResolvedByHand() if not over:
-                until = now if isinstance(event, ResolvedByHand) else event.since
+            case Recovered() | ServiceStopped() | ResolvedByHand() | WatchEnded() if not over:
+                until = event.since if isinstance(event, Recovered | ServiceStopped) else now
                 if self.down_since is not None:
                     self.downtime += max(until - self.down_since, timedelta())
                 self.down_since = None

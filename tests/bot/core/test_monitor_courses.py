@@ -43,10 +43,11 @@ from bot.core.incident_events import (
     Acknowledged,
     ResolvedByHand,
     RunLogRead,
+    WatchEnded,
 )
 from bot.core.incident_export import render_export
 from bot.core.incident_render import render_incident_reply, render_incident_root
-from bot.core.incident_state import FLAP_WINDOW, IncidentId, Severity
+from bot.core.incident_state import FLAP_WINDOW, Ending, IncidentId, Severity
 from bot.core.monitor import Watch
 from bot.core.monitor_events import (
     Checked,
@@ -163,8 +164,10 @@ class Courses(RuleBasedStateMachine):
             if isinstance(action, ReadRunLog) and self.number % 2:
                 told = RunLogRead(action.member, action.invocation, make_lines(*OUT_OF_MEMORY))
                 self.follow(story, story.tell(told, self.now))
-            elif isinstance(action, IncidentEnded) and action.by is not None:
-                word = IncidentClosed(story.plan.incident, story.state.severity, self.now)
+            elif isinstance(action, IncidentEnded) and (action.by or action.ending is Ending.UNWATCHED):
+                unwatched = action.ending is Ending.UNWATCHED
+                severity = story.state.severity
+                word = IncidentClosed(story.plan.incident, severity, self.now, unwatched=unwatched)
                 self.words.append((story.plan.service is None, word))
 
     def is_out(self) -> bool:
@@ -356,6 +359,29 @@ class Courses(RuleBasedStateMachine):
     def unmute(self) -> None:
         self.tell(Unmuted(WHO))
 
+    @rule(minutes=st.sampled_from([1, 60]))
+    def mute_the_host(self, minutes: int) -> None:
+        until = self.now + timedelta(minutes=minutes)
+        self.tell_host(Muted(WHO, until, "disk swap"))
+        self.tell(Muted(WHO, until, "disk swap", HOST))
+
+    @rule()
+    def unmute_the_host(self) -> None:
+        self.tell_host(Unmuted(WHO))
+        self.tell(Unmuted(WHO, HOST))
+
+    @rule(seconds=st.sampled_from([1, 1900, 7200]), rounds=st.sampled_from([0, 0, 1, 20]))
+    def nobody_watches_for_a_while(self, seconds: int, rounds: int) -> None:
+        """It left the configuration and came back; what its watches are told of that may come a little late."""
+        self.now += timedelta(seconds=1)
+        for story in self.stories.values():
+            self.follow(story, story.tell(WatchEnded("the configuration no longer names it"), self.now))
+        self.now += timedelta(seconds=seconds)
+        for story in self.stories.values():
+            self.follow(story, story.tell(Ticked(), self.now))
+        self.rounds(rounds)
+        self.hear()
+
     @rule()
     def acknowledge(self) -> None:
         for story in self.stories.values():
@@ -433,6 +459,7 @@ class Courses(RuleBasedStateMachine):
         self.hear()
         self.operation = None
         self.unmute()
+        self.unmute_the_host()
         self.mend()
         for _ in range(3):
             self.tell(SmokeChecked(SmokeResult(passed=True)))
