@@ -23,7 +23,7 @@ from bot.core.incident_answers import (
 )
 from bot.core.incident_events import Acknowledged, ResolvedByHand
 from bot.core.incident_state import IncidentId, Severity, Sign, short_id
-from bot.core.incident_view import cause_of, downtime_of, was_hidden
+from bot.core.incident_view import cause_of, downtime_of, present_cause, was_hidden
 from bot.core.request import Outage, operation_of
 from bot.incident_ledger import PLAN, STATE
 from bot.incident_messages import export_letter
@@ -149,7 +149,7 @@ class Desk(Mutes):
             began=plan.began,
             downtime=downtime_of(state, self.ground.clock.now()),
             ended=record.over,
-            cause=cause_of(state) or _say_first(state.signs),
+            cause=present_cause(state) or cause_of(state) or _say_first(state.signs),
             acked_by=state.acked_by,
             link=address.permalink if address is not None else None,
             hidden=was_hidden(plan, state),

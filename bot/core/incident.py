@@ -73,7 +73,15 @@ from bot.core.incident_state import (
     Severity,
 )
 from bot.core.incident_turn import IncidentTurn
-from bot.core.incident_view import cause_of, downtime_of, loading_of, times_of, view_of, was_hidden, worst_of
+from bot.core.incident_view import (
+    all_causes,
+    downtime_of,
+    loading_of,
+    times_of,
+    view_of,
+    was_hidden,
+    worst_of,
+)
 from bot.core.incident_words import tell_state
 from bot.core.times import bring_back
 
@@ -212,7 +220,7 @@ class Incident:
             times=times_of(self.plan, state),
             worst=worst_of(self.plan, state),
             hidden=was_hidden(self.plan, state),
-            cause=cause_of(state),
+            cause=all_causes(state),
             by=by,
             sentence=sentence,
         )

@@ -29,7 +29,8 @@ class IncidentView:
     host_answers: bool = True
     last_healthy: datetime | None = None
     restarts_itself: bool | None = None
-    cause: str = ""
+    cause: str = ""  # of what is wrong now; of the newest start that died, where that is known
+    first_cause: str = ""  # where that was another one
     attempts: int = 0
     last_attempt: Attempt | None = None
     start: OperationId | None = None  # under way

@@ -24,7 +24,7 @@ from bot.core.incident_state import (
     Sign,
     SignKind,
 )
-from bot.core.incident_words import tell_state
+from bot.core.incident_words import FIRST, NOT_KNOWN, tell_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +113,8 @@ def read_state(
         state.down_since = _time(tags, "down") or plan.began
     state.acked_by = UserId(tags["acked_by"]) if tags.get("acked_by") else None
     state.muted, state.escalated = _time(tags, "muted"), _time(tags, "escalated")
-    state.read, state.read_time = RunRead(cause=read_cause(body)), state.times
+    cause, first = read_causes(body)
+    state.read, state.newest, state.read_time = RunRead(cause=first), RunRead(cause=cause), state.times
     state.sequence, state.lost = sequence + _APART, ended is None
     what = tell_state(plan.severity, hidden=plan.signs[0].kind is SignKind.HIDDEN)
     state.timeline = [
@@ -133,10 +134,12 @@ def read_first(body: str) -> str:
     return html.unescape(found["first"]).strip() if found is not None else UNREAD
 
 
-def read_cause(body: str) -> str:
-    """Empty where none was known."""
+def read_causes(body: str) -> tuple[str, str]:
+    """Of this time, and of the first; empty where none was known."""
     found = _CAUSE.search(body)
-    return html.unescape(found[1]).strip() if found is not None else ""
+    told = html.unescape(found[1]).strip() if found is not None else ""
+    cause, _, first = told.partition(FIRST)
+    return "" if first and cause == NOT_KNOWN else cause, first or cause
 
 
 def _before(view: IncidentView) -> timedelta:

@@ -25,7 +25,15 @@ from bot.core.blocks import (
 )
 from bot.core.incident_report import render_incident_reply
 from bot.core.incident_state import Ending, Severity, SignKind, short_id
-from bot.core.incident_words import say_clock, say_when, tell_attempt, tell_first, tell_state, tell_times
+from bot.core.incident_words import (
+    say_clock,
+    say_when,
+    tell_attempt,
+    tell_causes,
+    tell_first,
+    tell_state,
+    tell_times,
+)
 from bot.core.words import count, spell_duration
 
 if TYPE_CHECKING:
@@ -116,7 +124,8 @@ def _last(view: IncidentView) -> str:
 
 def _present(view: IncidentView) -> tuple[str, ...]:
     """The lines below the headline: why, how it began, what else shows it, whom it concerns."""
-    cause = f"Cause: {say(view.cause, 600)}" if view.cause else _first_sign(view)
+    causes = tell_causes(say(view.cause, 600), say(view.first_cause, 300))
+    cause = f"Cause: {causes}" if causes else _first_sign(view)
     if not view.is_open or view.stands is None:
         return (cause, _affected(view))
     others = [sign for sign in view.signs if sign != view.stands]

@@ -72,6 +72,7 @@ def _take_worse(turn: IncidentTurn, event: Worsened, now: datetime) -> None:
     _add(turn, sign)
     state.severity, state.present, state.down_since = event.severity, sign, sign.at
     state.falls += 1
+    state.newest = None
     call_anew(state, now)
     turn.say(WorsenedTold(sign, event.severity), EntryKind.WORSE, now, loud=True)
     ask(turn, now, again=True)
@@ -89,6 +90,7 @@ def _take_again(turn: IncidentTurn, event: DownAgain, now: datetime) -> None:
     served = max(event.since - state.over, timedelta()) if state.over is not None else None
     state.times += 1
     state.falls += down
+    state.newest = None  # what it broke of before is no cause of this
     state.severity, state.present = event.severity, sign
     state.ending, state.recovered, state.over = None, None, None
     state.ended_by, state.ended_why = None, ""
@@ -143,10 +145,10 @@ def take_log(turn: IncidentTurn, event: RunLogRead, now: datetime) -> None:
     if attempt is not None:
         take_read(turn, attempt, read, now)
         return
-    told = state.read is not None and state.read.is_known and state.read_time == state.times
+    told = state.newest is not None and state.newest.is_known and state.read_time == state.times
     if not read.excerpt or told or state.ending is not None:
         return  # another member has told it, or there is nothing to show
-    state.read_time = state.times
+    state.read_time, state.newest = state.times, read
     state.read = read if state.read is None or not state.read.is_known else state.read
     turn.say(RunTold(read), EntryKind.LOG, now)
 

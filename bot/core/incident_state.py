@@ -201,7 +201,8 @@ class IncidentState:
     signs: list[Sign] = field(default_factory=list)
     timeline: list[Entry] = field(default_factory=list)
     dropped: int = 0  # entries that an endless outage left out of the timeline
-    read: RunRead | None = None  # of the run that broke
+    read: RunRead | None = None  # of the run that broke first
+    newest: RunRead | None = None  # of the run that broke this time
     read_time: int = 0  # the which time it went down a log was last told of
     asked: list[str] = field(default_factory=list)  # runs whose log was asked for
     changed: Changed | None = None

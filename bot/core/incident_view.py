@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.incident_actions import IncidentView
 from bot.core.incident_state import Severity, SignKind
+from bot.core.incident_words import tell_causes
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,7 +34,8 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         host_answers=plan.host_answers,
         last_healthy=plan.last_healthy,
         restarts_itself=plan.restarts_itself,
-        cause=cause_of(state),
+        cause=present_cause(state),
+        first_cause=first_cause(state),
         attempts=state.attempts,
         last_attempt=replace(state.last_attempts[-1]) if state.last_attempts else None,
         start=start.operation if start is not None else None,
@@ -105,6 +107,27 @@ def cause_of(state: IncidentState) -> str:
         return state.read.cause
     known = (each.read.cause for each in reversed(state.last_attempts) if each.read is not None)
     return next((cause for cause in known if cause), "")
+
+
+def present_cause(state: IncidentState) -> str:
+    """Of what is wrong now: what the newest start died of, else what broke this time; "": nobody knows."""
+    since = state.worse
+    attempts = [each for each in state.last_attempts if since is None or each.ended >= since]
+    reads = [state.newest, *(each.read for each in attempts)]
+    known = [read.cause for read in reads if read is not None and read.is_known]
+    if known:
+        return known[-1]
+    return cause_of(state) if state.times == 1 else ""
+
+
+def first_cause(state: IncidentState) -> str:
+    """What broke first, where it is now something else, or nobody knows what."""
+    first = cause_of(state)
+    return first if first != present_cause(state) else ""
+
+
+def all_causes(state: IncidentState) -> str:
+    return tell_causes(present_cause(state), first_cause(state))
 
 
 def loading_of(state: IncidentState) -> timedelta:

@@ -39,6 +39,7 @@ _HOW = {
     How.OUTSIDE: "someone or something outside chat has started it",
 }
 
+FIRST, NOT_KNOWN = " · first: ", "not known"
 UNKNOWN_NOW = "how it is now is not known"
 _ENDS = {1: "st", 2: "nd", 3: "rd"}
 
@@ -117,6 +118,11 @@ def tell_run(read: RunRead) -> str:
         return "no line of it says why"
     rank = f" ({read.rank})" if read.rank is not None and read.rank not in read.cause else ""
     return f"{read.cause}{rank}"
+
+
+def tell_causes(cause: str, first: str) -> str:
+    """`GPU memory is full · first: a file is missing`; "" where nothing is known."""
+    return f"{cause or NOT_KNOWN}{FIRST}{first}" if first else cause
 
 
 def tell_attempt(attempt: Attempt, same: int) -> str:

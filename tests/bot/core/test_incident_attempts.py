@@ -7,9 +7,17 @@ from datetime import timedelta
 from bot.core.actions import Verdict
 from bot.core.events import InvocationId, OperationId, PhaseId, Verb
 from bot.core.incident_actions import AttemptTold, ReadRunLog, StartLinked, StartOverTold
-from bot.core.incident_events import AttemptDied, Recovered, RunLogRead, StartFollowed, StartOver
-from bot.core.incident_state import How
-from tests.support.incidents import BOB, MEMBER, OUT_OF_MEMORY, Case, make_lines
+from bot.core.incident_events import (
+    AttemptDied,
+    DownAgain,
+    Recovered,
+    RunLogRead,
+    StartFollowed,
+    StartOver,
+)
+from bot.core.incident_render import render_incident_root
+from bot.core.incident_state import How, Severity
+from tests.support.incidents import BOB, DIED, MEMBER, OUT_OF_MEMORY, RUN, Case, make_lines
 
 LOADING = ("[2026-05-29 03:10:00 TP0] Load weight begin. avail mem=78.50 GB", *OUT_OF_MEMORY)
 OTHER = (
@@ -55,6 +63,32 @@ def test_one_that_dies_of_something_else_is_told() -> None:
     _die(case, 7, OTHER)
     told = case.replies(AttemptTold)[-1]
     assert (told.attempt.number, told.same) == (7, 1)
+
+
+def test_the_root_tells_what_it_dies_of_now_and_what_it_died_of_first() -> None:
+    case = Case()
+    case.tell(RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY)))
+    first = case.view().cause
+    for number, lines in enumerate((LOADING, OTHER), 1):
+        _die(case, number, lines)
+        assert (case.view().first_cause == first) == (lines is OTHER)
+    root = render_incident_root(case.view()).blocks[0]["text"]["text"]
+    assert f"Cause: {case.view().cause} · first: {first}" in root
+    assert "disk" in case.view().cause.lower() or "space" in case.view().cause.lower()
+    _die(case, 3, None)  # its log is not read yet: the newest that is known
+    assert case.view().first_cause == first
+    _die(case, 4, LOADING)
+    assert (case.view().cause, case.view().first_cause) == (first, "")
+
+
+def test_after_it_served_what_it_died_of_before_is_no_cause_of_this_time() -> None:
+    case = Case()
+    case.tell(RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY)))
+    _die(case, 1, OTHER)
+    case.tell(Recovered(case.now), after=60)
+    case.tell(DownAgain(case.now, DIED, Severity.DOWN), after=60)
+    root = render_incident_root(case.view()).blocks[0]["text"]["text"]
+    assert "Cause: not known · first: Out of GPU memory" in root
 
 
 def test_without_a_log_it_is_told_a_little_later() -> None:

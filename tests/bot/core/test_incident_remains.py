@@ -14,9 +14,10 @@ from bot.core.events import Ticked
 from bot.core.incident import Incident
 from bot.core.incident_actions import EditIncident, GapTold, IncidentView, PostIncidentReply
 from bot.core.incident_events import Acknowledged, DownAgain, Recovered, RunLogRead
-from bot.core.incident_remains import UNREAD, is_open, read_cause, read_first, read_plan, read_state, tags_of
+from bot.core.incident_remains import UNREAD, is_open, read_causes, read_first, read_plan, read_state, tags_of
 from bot.core.incident_render import render_incident_root
 from bot.core.incident_state import Ending, IncidentPlan, IncidentState, Severity, Sign, SignKind
+from bot.core.incident_view import first_cause, present_cause
 from config.engine_file import load_engine
 from tests.support.incidents import (
     ALICE,
@@ -76,7 +77,8 @@ def test_all_that_stands_there_comes_back() -> None:
     assert (plan.began, plan.opened, plan.last_healthy) == (told.began, told.opened, told.last_healthy)
     assert plan.signs[0].sentence == DIED.sentence
     assert state.read is not None
-    assert state.read.cause == read_cause(body_of(case.view())) == case.view().cause
+    assert (state.read.cause, state.read.cause) == read_causes(body_of(case.view()))
+    assert state.read.cause == case.view().cause
     assert (state.acked_by, state.down_since, state.downtime) == (ALICE, BEGAN, timedelta())
     assert state.sequence > 3
 
@@ -93,6 +95,21 @@ def test_the_downtime_of_the_times_before_is_not_forgotten() -> None:
     _, state = read_back(case)
     assert (state.times, state.downtime) == (2, timedelta(minutes=5))
     assert state.down_since == BEGAN + timedelta(minutes=10)
+
+
+def test_what_it_dies_of_now_comes_back_beside_what_it_died_of_first() -> None:
+    case = Case()
+    case.tell(RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY)))
+    first = case.view().cause
+    case.tell(Recovered(BEGAN + timedelta(minutes=5)), after=310)
+    case.tell(DownAgain(BEGAN + timedelta(minutes=10), DIED, Severity.DOWN), after=300)
+    assert read_causes(body_of(case.view())) == ("", first)
+    assert present_cause(read_back(case)[1]) == ""
+    case.tell(RunLogRead(MEMBER, None, make_lines("OSError: [Errno 28] No space left on device")))
+    now = case.view().cause
+    assert read_causes(body_of(case.view())) == (now, first)
+    _, state = read_back(case)
+    assert (present_cause(state), first_cause(state)) == (now, first)
 
 
 def test_its_thread_is_told_once_and_nothing_is_asked_again() -> None:
