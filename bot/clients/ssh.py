@@ -124,15 +124,16 @@ class Host:
     async def check_sudo(self, unit: UnitName, verb: Verb, *, scope: str) -> None:
         """Ask sudo for its list, which changes nothing, before anybody is told that something begins.
 
-        PermissionRefused where it wants a password even for that. Whatever else it says, or does not say in
-        time, leaves the question to the order itself.
+        PermissionRefused where it wants a password even for that, or is not there. Whatever else it says, or
+        does not say in time, leaves the question to the order itself.
         """
         if not (self.section.sudo and scope == "system"):
             return
         finished = await self._extras.run_soon(("sudo", "-n", "-l"))
-        if finished.status and ssh_errors.is_sudo_refusal(finished.complaint):
+        complaint = finished.complaint
+        if finished.status and (ssh_errors.is_sudo_refusal(complaint) or ssh_errors.lacks_sudo(complaint)):
             raise ssh_errors.change_failure(
-                finished.complaint, name=self.name, unit=unit, verb=verb, section=self.section
+                complaint, name=self.name, unit=unit, verb=verb, section=self.section
             )
 
     async def show(self, unit: UnitName, *, scope: str) -> UnitState:
@@ -266,9 +267,10 @@ class Host:
         if self._boot is not None and self._boot[0] is connection:
             return self._boot[1]
         finished = await self._link.run(("cat", _BOOT_ID), connection=connection)
-        if finished.status:
+        words = finished.out.split()  # a login's own words, from its shell's files, stand before the answer
+        if finished.status or not words:
             raise HostError(self.name, f"{self.name}: no boot id: {ssh_errors.quote(finished.complaint)}.")
-        boot = finished.out.strip().replace("-", "")
+        boot = words[-1].replace("-", "")
         self._boot = (connection, boot)
         return boot
 

@@ -28,6 +28,8 @@ _SUDO_REFUSED = re.compile(
     r"sudo: (?:a password is required|a terminal is required|no tty present)"
     r"|is not in the sudoers file|is not allowed to (?:execute|run)|may not run sudo"
 )
+# What `env` says, in whatever marks, and a shell's `exec: sudo: not found`.
+_NO_SUDO = re.compile(r"\bsudo\W{0,3}: (?:command )?(?:not found|No such file or directory)")
 _SYSTEMD_REFUSED = re.compile(r"Interactive authentication required|Access denied|Permission denied")
 _NOT_FOUND = re.compile(r"Unit \S+ (?:not found|could not be found)|Unit \S+ not loaded|Invalid unit name")
 _NO_USER_MANAGER = re.compile(r"Failed to connect to (?:user scope )?bus")
@@ -184,6 +186,18 @@ def is_sudo_refusal(complaint: str) -> bool:
     return _SUDO_REFUSED.search(complaint) is not None
 
 
+def lacks_sudo(complaint: str) -> bool:
+    return _NO_SUDO.search(complaint) is not None
+
+
+def _no_sudo(*, name: HostName, section: HostSection) -> PermissionRefused:
+    return PermissionRefused(
+        name,
+        f"{name}: there is no sudo; install it there, or set hosts.{name}.sudo = false and let polkit "
+        f"allow {section.user} to do it.",
+    )
+
+
 def change_failure(
     complaint: str, *, name: HostName, unit: UnitName, verb: Verb, section: HostSection
 ) -> HostError:
@@ -194,6 +208,8 @@ def change_failure(
             f"{name}: sudo does not let {section.user} {verb} {unit} without a password; "
             "`kimi-bot host-setup` prints the sudoers lines it needs.",
         )
+    if lacks_sudo(complaint):
+        return _no_sudo(name=name, section=section)
     if _SYSTEMD_REFUSED.search(complaint):
         return PermissionRefused(
             name,
@@ -205,6 +221,8 @@ def change_failure(
 
 def reload_failure(complaint: str, *, name: HostName, section: HostSection) -> HostError:
     """Why systemd did not read its unit files anew."""
+    if lacks_sudo(complaint):
+        return _no_sudo(name=name, section=section)
     if is_sudo_refusal(complaint) or _SYSTEMD_REFUSED.search(complaint):
         return PermissionRefused(
             name,

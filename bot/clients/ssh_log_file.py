@@ -109,7 +109,7 @@ async def read_end(link: Link, path: str) -> FilePosition:
     finished = await link.run(arguments(path, FilePosition(), END))
     if finished.status == _ABSENT:
         return FilePosition()
-    words = finished.out.split()
+    words = finished.out.split()[-_PLACE_WORDS:]
     if finished.status or len(words) != _PLACE_WORDS or not all(word.isdigit() for word in words):
         raise _failure(finished.status, finished.complaint, link=link, path=path)
     inode, offset, seen = map(int, words)

@@ -26,7 +26,7 @@ UPTIME = ("cat", "/proc/uptime")
 NAME = "kimi-order"  # `$0` of the script: what a process list on the host shows
 LATE = 75  # EX_TEMPFAIL
 _SAID_LATE = "kimi-order: late"
-_UPTIME = re.compile(r"(\d{1,12})\.(\d\d) ")  # seconds since boot, with hundredths
+_UPTIME = re.compile(r"^(\d{1,12})\.(\d\d) \d", re.MULTILINE)  # seconds since boot, with hundredths
 
 # Arguments: the deadline in hundredths of a second, then the order, whose words no shell reads.
 SCRIPT = (
@@ -58,7 +58,7 @@ class Promise:
 async def read_uptime(link: Link, connection: asyncssh.SSHClientConnection | None = None) -> float | None:
     """Seconds since the host booted; None where it does not tell."""
     finished = await link.run(UPTIME, connection=connection)
-    found = _UPTIME.match(finished.out)
+    found = _UPTIME.search(finished.out)
     if finished.status or found is None:
         return None
     return int(found[1]) + int(found[2]) / 100

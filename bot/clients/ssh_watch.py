@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import asyncssh
 
 from bot.clients import ssh_journal
-from bot.core.unit import SHOW_PROPERTIES, parse_show
+from bot.core.unit import SHOW_PROPERTIES, parse_show, read_properties
 from bot.errors import CommandTimedOut, HostKeyRejected, HostUnreachable, LoginRefused
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def parse_shown(text: str, units: Sequence[UnitName]) -> dict[UnitName, UnitStat
 
     Raises ValueError where it is not as many.
     """
-    blocks = [block for block in text.split("\n\n") if block.strip()]
+    blocks = [block for block in text.split("\n\n") if read_properties(block)]
     if len(blocks) != len(units):
         raise ValueError(f"it tells of {len(blocks)} units where {len(units)} were asked for")
     return {unit: parse_show(block) for unit, block in zip(units, blocks, strict=True)}

@@ -11,6 +11,7 @@ import pytest
 
 from bot.clients.ssh import Host
 from bot.core.events import Cursor, UnitName, Verb
+from bot.core.log_file import FilePosition
 from bot.errors import (
     CommandTimedOut,
     HostError,
@@ -60,6 +61,9 @@ async def test_sudo_is_asked_beforehand_without_changing_anything(tmp_path: Path
         assert server.commands == [["sudo", "-n", "-l"]] * 2
         await host.check_sudo(UNIT, Verb.RESTART, scope="user")
         assert len(server.commands) == 2
+        server.answers["sudo -n -l"] = Said(err="env: 'sudo': No such file or directory\n", status=127)
+        with pytest.raises(PermissionRefused, match="there is no sudo"):
+            await host.check_sudo(UNIT, Verb.RESTART, scope="system")
 
 
 async def test_to_watch_is_no_order(tmp_path: Path) -> None:
@@ -102,6 +106,10 @@ async def test_a_name_that_is_none_never_reaches_the_host(tmp_path: Path, name: 
         ("Failed to restart x.service: Unit x.service not found.", UnitUnknown, "knows no unit"),
         ("Failed to restart x.service: Unit x.service is masked.", UnitCommandFailed, "systemctl unmask"),
         ("Failed to connect to bus: No medium found", UnitCommandFailed, "enable-linger kimi"),
+        ("env: \u2018sudo\u2019: No such file or directory", PermissionRefused, "hosts.llm-two.sudo = false"),
+        ("env: can't execute 'sudo': No such file or directory", PermissionRefused, "there is no sudo"),
+        ("kimi-order: 1: exec: sudo: not found", PermissionRefused, "there is no sudo"),
+        ("bash: line 1: sudo: command not found", PermissionRefused, "there is no sudo"),
         ("Job for x.service canceled.", UnitCommandFailed, "Job for x.service canceled"),
         ("sh: 1: systemctl: not found", UnitCommandFailed, "systemctl: not found"),
     ],
@@ -227,6 +235,21 @@ async def test_the_boot_id_reads_as_the_journal_has_it(tmp_path: Path) -> None:
     async with serve(tmp_path) as server, connect(server) as host:
         server.answers["cat /proc/sys/kernel/random/boot_id"] = Said("0b5de2d1-6c3f-4a51-9c0e-8f4f3f9c1a2b\n")
         assert await host.boot_id() == "0b5de2d16c3f4a519c0e8f4f3f9c1a2b"
+
+
+async def test_what_a_login_says_by_itself_is_no_part_of_an_answer(tmp_path: Path) -> None:
+    """As `echo` in a ~/.bashrc does, which sshd's shell reads for each command."""
+    greeting = "Welcome to llm-two, up 12 days\n\n2 updates\n"
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers["cat /proc/sys"] = Said(f"{greeting}0b5de2d1-6c3f-4a51-9c0e-8f4f3f9c1a2b\n")
+        assert await host.boot_id() == "0b5de2d16c3f4a519c0e8f4f3f9c1a2b"
+        server.answers["cat /proc/uptime"] = Said(f"{greeting}1234.56 2000.00\n")
+        assert await host.uptime() == 1234.56
+        server.answers["systemctl"] = Said(greeting + SHOWN)
+        assert (await host.show(UNIT, scope="system")).active == "active"
+        assert (await host.show_all([UNIT], scope="system"))[UNIT].active == "active"
+        server.answers["sh -c"] = Said(f"{greeting}17 4711 1700000000\n")
+        assert await host.log_end("/var/log/kimi.log") == FilePosition(17, 4711, 1_700_000_000)
 
 
 async def test_the_boot_id_is_asked_once_a_connection(tmp_path: Path) -> None:
