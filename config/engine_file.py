@@ -115,7 +115,8 @@ class Prefix(Part):
 
     `stamp` is searched for near the beginning of a line, and has the group `ranks`; `rank` finds
     the single tags within `ranks`; `has` names literals of which every stamped line holds one; `untagged` are
-    other ways a line tells its rank (group `rank`), `tag` how that rank is then called.
+    other ways a line tells its rank (group `rank`), `tag` how that rank is then called. `opening`: what lines
+    that bear no stamp begin with, so that what another program put before them is seen.
     """
 
     stamp: str
@@ -123,6 +124,7 @@ class Prefix(Part):
     rank: str
     untagged: tuple[str, ...] = ()
     tag: str = "rank{}"
+    opening: str | None = None
 
 
 class Arguments(Part):
@@ -155,6 +157,7 @@ class EngineFile(Part):
     name: str
     title: str
     recognise: tuple[str, ...]  # lines that only this engine prints, for `auto`
+    suggest: tuple[str, ...] = ()  # lines that this engine prints, and at times another that is built on it
     prefix: Prefix
     arguments: Arguments = Arguments()
     phase: tuple[PhaseRule, ...]
@@ -194,6 +197,10 @@ class EngineFile(Part):
     def is_recognised(self, reading: str) -> bool:
         """Whether this line, as read, is one that only this engine prints."""
         return self.reader.recognise.search(reading) is not None
+
+    def is_suggested(self, reading: str) -> bool:
+        """Whether this line can be of this engine, or of one that is built on it."""
+        return self.reader.suggest is not None and self.reader.suggest.search(reading) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +252,8 @@ class Reader:
         self._anywhere = [(each.hit.rule.has or "", each) for each in anywhere]
         self.by_phase: dict[str, PhaseRule] = {phase.id: phase for phase in engine.phase}
         self.recognise = re.compile("|".join(f"(?:{each})" for each in engine.recognise) or "(?!)")
+        suggest = "|".join(f"(?:{each})" for each in engine.suggest)
+        self.suggest = re.compile(suggest) if suggest else None
         self.stamp = re.compile(engine.prefix.stamp)
         self._has = engine.prefix.has
         self._rank = re.compile(engine.prefix.rank)

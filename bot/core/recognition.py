@@ -1,7 +1,7 @@
 """Which engine writes a log that nobody named: told line by line, and the lines kept until it is known.
 
-Only lines that one engine alone prints count. As soon as one leads clearly it is recognised; the lines that
-came before can then be read as its own.
+Lines that one engine alone prints count, and little those that others print too. As soon as one leads clearly
+it is recognised; the lines that came before can then be read as its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from config.engine_file import EngineFile
 
-LEAD = 2  # votes more than any other engine
+LEAD = 2  # lines more than any other engine
+_SURE, _LIKELY = 50, 1  # votes of a line that one engine alone prints, and of one that others print too
 _LONGEST = 16_000  # characters of one line that are kept: launch arguments are long, and tell the ranks
 _MOST = 200  # lines that are kept; what comes before the first sign of an engine is mostly of no use
 _LOUD = {Origin.MANAGER, Origin.JOURNALD}  # about the unit, not from the engine
@@ -83,11 +84,12 @@ class Recognition:
     def _vote(self, reading: str) -> None:
         votes = self.state.votes
         for name, each in self._engines.items():
-            if each.is_recognised(reading):
-                votes[name] = votes.get(name, 0) + 1
+            vote = _SURE if each.is_recognised(reading) else _LIKELY * each.is_suggested(reading)
+            if vote:
+                votes[name] = votes.get(name, 0) + vote
         ranked = sorted(votes.items(), key=lambda vote: vote[1], reverse=True)
         second = ranked[1][1] if len(ranked) > 1 else 0
-        if ranked and ranked[0][1] - second >= self._lead:
+        if ranked and ranked[0][1] - second >= self._lead * _SURE:
             self.state.engine = ranked[0][0]
 
 

@@ -130,7 +130,8 @@ def test_processes_are_kept_apart() -> None:
             "port-in-use",
         ),
         ("launch_server.py: error: unrecognized arguments: --tpp 8", "arguments"),
-        ("[23:49:47 TP1] Exception in run_tp_server:", "unknown"),
+        ("HW Exception by GPU node-1 (Agent handle: 0x16) reason :GPU Hang", "rocm"),
+        ("[2026-05-29 23:49:47] Child process unexpectedly failed with an exit code 11. pid=7", "segfault"),
         ("段错误 (核心已转储)", "segfault"),
         ("已杀死", "killed"),
         ("[2026-05-29 23:49:47 TP1] Watchdog timeout (self.watchdog_timeout=300)", "watchdog"),
@@ -158,6 +159,8 @@ def test_fatal_lines_speak_for_themselves(text: str, known: str) -> None:
         "[2026-05-29 23:49:47] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=True)",
         "[2026-05-29 23:49:47] Health check failed. Server couldn't get a response from detokenizer for last",
         "RuntimeError: one request failed",
+        "sh: 1: py-spy: not found",
+        "AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'",
         "[2026-05-29 23:49:47] KV cache pool is full. Retract requests. #retracted_reqs: 1",
     ],
 )
@@ -451,6 +454,24 @@ def test_a_request_that_failed_is_not_why_the_server_ended_later() -> None:
     cause = suspects.cause()
     assert cause is not None
     assert (cause.id, cause.evidence) == ("killed", ("Killed",))
+
+
+def test_an_exception_may_be_announced_on_a_line_of_its_own() -> None:
+    log = (
+        loading()
+        .say("Exception in run_tp_server:", "TP1")
+        .bare("Traceback (most recent call last):", GATE, OOM)
+    )
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert cause.id == "gpu-out-of-memory"
+
+
+@pytest.mark.parametrize(
+    "text", ["sh: 1: py-spy: not found", "AttributeError: 'MessageFactory' object has no x"]
+)
+def test_what_hinders_nothing_makes_no_failure_likely(text: str) -> None:
+    assert not accuse(loading().bare(text)).is_likely
 
 
 def test_what_only_follows_names_no_chain_of_exceptions() -> None:

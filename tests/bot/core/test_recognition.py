@@ -52,6 +52,15 @@ def test_one_that_quotes_another_is_not_taken_for_it() -> None:
     assert recognition.best().name == "sglang"
 
 
+def test_lines_of_an_engine_that_another_is_built_on_count_little() -> None:
+    recognition = Recognition(lead=3)
+    borrowed = "INFO 05-29 23:49:01 weight_utils.py:252] Using model weights format ['*.safetensors']"
+    for text in (HEADS["sglang"][0], *[borrowed] * 8):
+        recognition.feed(line(text))
+    assert recognition.best().name == "sglang"
+    assert recognise([line(borrowed)], lead=3).name == "vllm"
+
+
 def test_what_systemd_says_tells_no_engine() -> None:
     recognition = Recognition(lead=1)
     told = line("Started Load weight begin.", origin=Origin.MANAGER)
