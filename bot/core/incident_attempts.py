@@ -18,6 +18,7 @@ from bot.core.incident_state import Attempt, EntryKind, How, RunRead, StartNote
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from bot.core.incident_state import IncidentState
     from bot.core.incident_turn import IncidentTurn
 
 READ_WITHIN = timedelta(seconds=15)  # without an answer from the log the attempt is told as it is
@@ -111,12 +112,18 @@ def _tell(turn: IncidentTurn, attempt: Attempt, now: datetime) -> None:
 def _same(turn: IncidentTurn, attempt: Attempt) -> int:
     """How many in a row, this one with them, died in the same way."""
     same = 1
-    before = [each for each in turn.state.last_attempts if each.told and each is not attempt]
+    before = [each for each in attempts_now(turn.state) if each.told and each is not attempt]
     for each in reversed(before):
         if _key(each) != _key(attempt):
             break
         same += 1
     return same
+
+
+def attempts_now(state: IncidentState) -> list[Attempt]:
+    """The newest since it last went down: what died the time before says nothing of this one."""
+    since = state.worse
+    return [each for each in state.last_attempts if since is None or each.ended >= since]
 
 
 def _key(attempt: Attempt) -> tuple[object, ...]:

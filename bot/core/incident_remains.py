@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 UNREAD = "what showed it first is told above"
 _WHY_IS_TOLD = "why is told in its thread"
 _APART = 100  # replies: numbers that were given and never reached Slack
-_DOWN = re.compile(
-    r" · host .{1,200}? (?:answers|does not answer) · (?P<first>.*?)(?: · last good check <!date.*)?$"
-)
+_DOWN = re.compile(r" · host [^·]{1,200} · (?P<first>.*?)(?: · last good check <!date.*)?$")
 _ELSE = re.compile(r" since <!date\^[^>]*>: (?P<first>.*)$")
 _CAUSE = re.compile(r"^Cause: (.*)$", re.MULTILINE)
 

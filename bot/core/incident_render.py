@@ -111,8 +111,9 @@ def _first(view: IncidentView) -> str:
 
 
 def _where(view: IncidentView) -> str:
-    seen = "answers" if view.host_answers else "does not answer"
-    return f" · host {say(view.host, 80)} {seen}"
+    """Whether the host answered is known of the first time alone."""
+    seen = " answers" if view.host_answers else " does not answer"
+    return f" · host {say(view.host, 80)}{seen if view.times == 1 else ''}"
 
 
 def _last(view: IncidentView) -> str:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.incident_actions import IncidentView
+from bot.core.incident_attempts import attempts_now
 from bot.core.incident_state import Severity, SignKind
 from bot.core.incident_words import tell_causes
 
@@ -22,6 +23,7 @@ _NEWEST = 3  # signs beside the first
 def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> IncidentView:
     # What a host's services come to, their own threads tell.
     start = start_under_way(state) if plan.service is not None else None
+    attempts = attempts_now(state)
     return IncidentView(
         incident=plan.incident,
         subject=plan.subject,
@@ -37,7 +39,7 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         cause=present_cause(state),
         first_cause=first_cause(state),
         attempts=state.attempts,
-        last_attempt=replace(state.last_attempts[-1]) if state.last_attempts else None,
+        last_attempt=replace(attempts[-1]) if attempts else None,
         start=start.operation if start is not None else None,
         start_link=start.link if start is not None else None,
         affected=_affected(plan, state),
@@ -111,9 +113,7 @@ def cause_of(state: IncidentState) -> str:
 
 def present_cause(state: IncidentState) -> str:
     """Of what is wrong now: what the newest start died of, else what broke this time; "": nobody knows."""
-    since = state.worse
-    attempts = [each for each in state.last_attempts if since is None or each.ended >= since]
-    reads = [state.newest, *(each.read for each in attempts)]
+    reads = [state.newest, *(each.read for each in attempts_now(state))]
     known = [read.cause for read in reads if read is not None and read.is_known]
     if known:
         return known[-1]

@@ -19,6 +19,7 @@ from bot.core.incident_actions import (
     CloseIncident,
     EditIncident,
     EndTold,
+    EscalationTold,
     IncidentEnded,
     PostIncidentReply,
     ReadRunLog,
@@ -50,7 +51,7 @@ from bot.core.incident_events import (
     Worsened,
 )
 from bot.core.incident_export import render_export
-from bot.core.incident_render import render_incident_root
+from bot.core.incident_render import render_incident_reply, render_incident_root
 from bot.core.incident_state import LINGER, Ending, How, Severity, Sign, SignKind
 from tests.support.incidents import (
     ALICE,
@@ -66,6 +67,7 @@ from tests.support.incidents import (
     make_incident_plan,
     make_lines,
 )
+from tests.support.slack_messages import shown
 
 STARTED = StartFollowed(OperationId("op1"), Verb.RESTART, BOB, link="https://slack.example/1")
 CAME_THROUGH = StartOver(OperationId("op1"), Verdict.HEALTHY, timedelta(minutes=8))
@@ -175,6 +177,56 @@ def test_flapping_stays_in_one_thread_and_out_of_the_channel() -> None:
     assert sum(post.broadcast for post in case.posts()) == 1
     assert case.replies(EndTold)[-1].downtime == timedelta(minutes=6)
     assert case.replies(AgainTold)[0].served == timedelta(seconds=300)
+
+
+def _root(case: Case) -> str:
+    return shown(render_incident_root(case.view()))
+
+
+def _in_channel(case: Case) -> list[str]:
+    """As it was said there, beside the root."""
+    return [shown(render_incident_reply(post.reply, case.view())) for post in case.posts() if post.broadcast]
+
+
+def test_of_what_is_over_and_goes_down_again_each_place_tells_the_truth_at_each_moment() -> None:
+    case = Case()
+    case.tell(RunLogRead(MEMBER, RUN, make_lines(*OUT_OF_MEMORY)))
+    case.tell(AttemptDied(MEMBER, InvocationId("1" * 32), 1, timedelta(minutes=3)), after=180)
+    case.tell(RunLogRead(MEMBER, InvocationId("1" * 32), make_lines(*OUT_OF_MEMORY)))
+    assert "attempt 1 died" in _root(case)
+    case.tell(Acknowledged(BOB))
+    case.tell(Recovered(case.now), after=60)
+    assert "is *down*" not in _root(case)
+    assert "was down for" in _root(case)
+    assert "<@U0BOB> was on it" in _root(case)
+    [end] = _in_channel(case)
+    assert "*resolved*" in end
+    assert "how it is by now stands in the thread's first message" in end
+    killed = Sign(SignKind.PROCESS, case.now + timedelta(minutes=5), "process died by SIGKILL", MEMBER)
+    case.tell(DownAgain(killed.at, killed, Severity.DOWN), after=300)
+    root = _root(case)
+    assert "is *down* again (2 times now)" in root
+    assert f"^{int(killed.at.timestamp())}^" in root.split(" · ")[0]
+    assert "process died by SIGKILL" in root
+    assert "host llm-two answers" not in root  # of that nothing is known this time
+    assert "attempt 1" not in root  # that one died the time before
+    assert "Cause: not known · first: Out of GPU memory" in root
+    assert "Nobody is on it yet" in root
+    assert "was down" not in root
+    assert "down again after it was well for" in shown(
+        render_incident_reply(case.replies(AgainTold)[-1], case.view())
+    )
+    case.wait(660)  # nobody acknowledges it: who is called is told what is so now
+    [call] = case.replies(EscalationTold)
+    told = shown(render_incident_reply(call, case.view()))
+    assert "Process died by SIGKILL" in told
+    assert "attempt 1" not in told
+    assert _in_channel(case) == [end]
+    case.tell(Recovered(case.now), after=60)
+    assert "was down twice" in _root(case)
+    assert "again (" not in _root(case)
+    assert _in_channel(case) == [end]
+    assert case.webhooks()[-1]["status"] == "resolved"
 
 
 def test_a_person_closes_it() -> None:
