@@ -33,7 +33,7 @@ from bot.recovery import Recovery
 from bot.retention import Retention
 from bot.schedule import ADOPT, RETAIN, Schedule
 from bot.startups import Startups
-from bot.tasks import Tasks
+from bot.tasks import Tasks, end_within
 from bot.vitals import Organs, Vitals
 from bot.watch_acts import Acts
 from config.diagnoses import load_diagnoses
@@ -239,11 +239,9 @@ class App:
 
 async def _close_hosts(hosts: Sequence[Host]) -> None:
     """All at once: one that does not answer is not waited for by the others."""
-    if hosts:
-        closing = {asyncio.create_task(host.close(), name=f"close {host.name}") for host in hosts}
-        _, late = await asyncio.wait(closing, timeout=_HOSTS_WITHIN)
-        for task in late:
-            task.cancel()
+    await end_within(
+        _HOSTS_WITHIN, [asyncio.create_task(host.close(), name=f"close {host.name}") for host in hosts]
+    )
 
 
 def load_engines_of(

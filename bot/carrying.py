@@ -16,6 +16,7 @@ from bot.errors import OwnershipLost, StoreUnavailable
 from bot.ground import Ground
 from bot.put_off import PutOff
 from bot.running import Running
+from bot.tasks import end_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,11 +197,8 @@ class Carrying:
         self._leaving = True
         for running in self.running.values():
             running.leave()
-        if self._carriers:
-            _, late = await asyncio.wait(tuple(self._carriers), timeout=_LEAVE_WITHIN)
-            for task in late:
-                log.warning("operation_not_left_in_order", task=task.get_name())
-                task.cancel()
+        for task in await end_within(_LEAVE_WITHIN, self._carriers):
+            log.warning("operation_not_left_in_order", task=task.get_name())
 
     # What the schedule does to all.
 

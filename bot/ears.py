@@ -18,6 +18,7 @@ from slack_bolt.authorization.async_authorize import AsyncAuthorize
 from bot.clients.slack import connect_slack
 from bot.clients.slack_account import open_socket
 from bot.errors import ConfigurationInvalid, SlackError, SlackRefused
+from bot.tasks import end_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -187,10 +188,7 @@ class Ears:
         if self._runner is not None:
             closing.append(asyncio.create_task(self._runner.cleanup()))
         self._sockets, self._connecting, self._runner = [], [], None
-        if closing:
-            _, late = await asyncio.wait(closing, timeout=_CLOSE_WITHIN)
-            for task in late:
-                task.cancel()
+        await end_within(_CLOSE_WITHIN, closing)
 
     async def _connect(self, socket: AsyncSocketModeHandler) -> None:
         """Until it stands; from then on the SDK mends it."""

@@ -24,6 +24,7 @@ from bot.incident_ledger import PLAN, STATE, IncidentLedger
 from bot.incident_running import IncidentRunning
 from bot.incident_unwatched import Unwatched
 from bot.put_off import PutOff
+from bot.tasks import end_within
 from bot.watch_orders import pack_fact, pack_word
 from config.engine_file import AUTO, EngineFile, load_engine
 
@@ -237,10 +238,8 @@ class IncidentCarrying:
         self._leaving = True
         for running in self.running.values():
             running.leave()
-        if self._carriers:
-            _, late = await asyncio.wait(tuple(self._carriers), timeout=_LEAVE_WITHIN)
-            for task in late:
-                task.cancel()
+        for task in await end_within(_LEAVE_WITHIN, self._carriers):
+            log.warning("incident_not_left_in_order", task=task.get_name())
 
     def _wake(self, incident: IncidentId) -> None:
         if (running := self.running.get(incident)) is not None:

@@ -20,7 +20,6 @@ from bot.clients.store_incidents import IncidentRecord, IncidentStore
 from bot.core.events import ChannelId, ServiceName
 from bot.core.incident_remains import is_open, read_plan, read_state
 from bot.core.incident_state import Ending, IncidentId, IncidentPlan
-from bot.errors import SlackRefused, TokenRefused
 from bot.ground import Ground
 from bot.incident_ledger import PLAN, STATE
 from bot.incident_messages import read_ending
@@ -45,18 +44,9 @@ class Remains:
     async def lost(self) -> list[FoundRoot]:
         """Roots of open incidents that Redis knows nothing of, oldest first."""
         oldest = datetime.now(UTC) - LOOK_BACK
-        found: list[FoundRoot] = []
-        for channel in self._channels():
-            try:
-                roots = await self.archive.roots(channel, oldest=oldest)
-            except TokenRefused:
-                raise
-            except SlackRefused as error:
-                log.warning("channel_not_readable", channel=channel, error=str(error))
-                continue
-            opened = [root for root in roots if is_open(root.tags) and root.id == f"{root.operation}:root"]
-            found += [root for root in opened if await self.store.read(IncidentId(root.operation)) is None]
-        return found
+        roots = await self.archive.readable_roots(self._channels(), oldest=oldest)
+        opened = [root for root in roots if is_open(root.tags) and root.id == f"{root.operation}:root"]
+        return [root for root in opened if await self.store.read(IncidentId(root.operation)) is None]
 
     def _channels(self) -> list[ChannelId]:
         configuration = self.ground.configuration

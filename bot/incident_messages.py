@@ -15,7 +15,6 @@ from bot.core.incident_state import Ending
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from bot.core.blocks import Message
     from bot.core.events import ChannelId
     from bot.core.incident_actions import IncidentView, PostIncidentReply, UploadTimeline
     from bot.core.incident_export import People
@@ -27,32 +26,10 @@ OVER, AGAIN = "over", "again"  # what a reply says of the incident, in its tag
 _ENDS = {ending: f"{OVER}, {ending}" for ending in Ending} | {Ending.RECOVERED: OVER}
 
 
-def _outgoing(
-    message: Message,
-    *,
-    identity: str,
-    thread: str,
-    kind: Literal["root", "edit", "reply"],
-    channel: ChannelId,
-    tags: dict[str, str] | None = None,
-    broadcast: bool = False,
-) -> Outgoing:
-    return Outgoing(
-        id=f"{thread}:{identity}",
-        thread=thread,
-        kind=kind,
-        channel=channel,
-        text=message.text,
-        blocks=message.blocks,
-        broadcast=broadcast,
-        tags=tags or {},
-    )
-
-
 def incident_root(view: IncidentView, *, channel: ChannelId, edit: bool = False) -> Outgoing:
     """The first message, or its edit to the present."""
     kind: Literal["root", "edit"] = "edit" if edit else "root"
-    return _outgoing(
+    return Outgoing.of(
         render_incident_root(view),
         identity=kind,
         thread=view.incident,
@@ -63,7 +40,7 @@ def incident_root(view: IncidentView, *, channel: ChannelId, edit: bool = False)
 
 
 def incident_reply(order: PostIncidentReply, view: IncidentView, *, channel: ChannelId) -> Outgoing:
-    return _outgoing(
+    return Outgoing.of(
         render_incident_reply(order.reply, view),
         identity=str(order.sequence),
         thread=view.incident,
@@ -118,10 +95,10 @@ def export_letter(
     text, name = render_export(plan, state, now, people), export_name(plan)
     told = f"The whole timeline: `{name}`"
     note = FileNote(name=name, title=name, comment=told, lines=text.count("\n"), masked=0)
-    outgoing = Outgoing(id=identity, thread=thread, kind="upload", channel=channel, text=told, file=note)
+    outgoing = Outgoing.of_file(note, identity=identity, thread=thread, channel=channel)
     return outgoing, text.encode("utf-8", "backslashreplace")
 
 
 def stopped_message(told: TellStopped, *, thread: str, channel: ChannelId) -> Outgoing:
     """A thread of its own, that holds nothing else."""
-    return _outgoing(render_stopped(told), identity="root", thread=thread, kind="root", channel=channel)
+    return Outgoing.of(render_stopped(told), identity="root", thread=thread, kind="root", channel=channel)

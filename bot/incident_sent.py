@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -22,8 +20,6 @@ log = structlog.get_logger()
 
 _MOST = 200  # messages that are remembered; an outage that says more has had time to send the first
 _ROOT_WITHIN = timedelta(hours=1)  # that a root may have stood in Slack without anybody noting where
-_QUIET_WITHIN = 20.0  # real seconds; a call of Slack ends sooner
-_POLL = 0.1
 
 
 @dataclass(slots=True)
@@ -49,7 +45,7 @@ class Sent:
 
         For a Redis that has nothing of the thread. Raises StoreUnavailable.
         """
-        await self._until_quiet()
+        await self.ground.outbox.until_quiet(self.thread)
         try:
             address = address or await self._find()
             missing = await self._missing(address)
@@ -60,13 +56,6 @@ class Sent:
             log.info("incident_messages_lost", thread=self.thread, count=len(missing))
             await self.ground.store.queue.suspect(missing[0])
         return address, missing, {each.id: self._files[each.id] for each in missing if each.id in self._files}
-
-    async def _until_quiet(self) -> None:
-        """A call that is under way brings its message, or not, before Slack is asked what it has."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_QUIET_WITHIN):
-                while self.ground.outbox.is_sending(self.thread):  # noqa: ASYNC110 - it tells nobody
-                    await asyncio.sleep(_POLL)
 
     async def _find(self) -> Address | None:
         root = next(iter(self._queued.values()), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bot.clients.records import FileNote, Outgoing
 from bot.clients.slack_history import TELLS
@@ -47,32 +47,8 @@ class Letter:
     content: bytes
 
 
-def _outgoing(
-    message: Message,
-    *,
-    identity: str,
-    thread: str,
-    kind: Literal["root", "edit", "reply"],
-    channel: ChannelId,
-    broadcast: bool = False,
-    tags: dict[str, str] | None = None,
-    asker: UserId | None = None,
-) -> Outgoing:
-    return Outgoing(
-        id=f"{thread}:{identity}",
-        thread=thread,
-        kind=kind,
-        channel=channel,
-        text=message.text,
-        blocks=message.blocks,
-        broadcast=broadcast,
-        tags=tags or {},
-        asker=asker,
-    )
-
-
 def root_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
-    return _outgoing(
+    return Outgoing.of(
         render_root(view),
         identity="root",
         thread=view.operation,
@@ -84,7 +60,7 @@ def root_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
 
 
 def edit_message(view: StartupView, *, channel: ChannelId) -> Outgoing:
-    return _outgoing(
+    return Outgoing.of(
         render_root(view),
         identity="edit",
         thread=view.operation,
@@ -120,7 +96,7 @@ def messages_of(
 
 
 def reply_message(order: PostReply, view: StartupView, *, channel: ChannelId, run: str = "") -> Outgoing:
-    return _outgoing(
+    return Outgoing.of(
         render_reply(order.reply, view),
         identity=str(order.sequence),
         thread=view.operation,
@@ -154,7 +130,7 @@ def notice_message(
 ) -> Outgoing:
     """A word in a thread from outside its startup: the last one, or one with a name of its own."""
     message = render_sentence(sentence)
-    return _outgoing(message, identity=identity, thread=operation, kind="reply", channel=channel)
+    return Outgoing.of(message, identity=identity, thread=operation, kind="reply", channel=channel)
 
 
 def logs_root_message(service: ServiceName, *, by: UserId, thread: str, channel: ChannelId) -> Outgoing:
@@ -166,7 +142,7 @@ def answer_root(
     message: Message, *, thread: str, channel: ChannelId, asker: UserId | None = None
 ) -> Outgoing:
     """The root of a thread that holds one answer."""
-    return _outgoing(message, identity="root", thread=thread, kind="root", channel=channel, asker=asker)
+    return Outgoing.of(message, identity="root", thread=thread, kind="root", channel=channel, asker=asker)
 
 
 def name_file(service: ServiceName, began: datetime, *, kind: str = "log") -> str:
@@ -195,15 +171,7 @@ def tail_letter(
     """`tail` as a file, introduced by `comment` and by how long it is and how many secrets were masked."""
     described = f"{comment} `{name}` ({describe_tail(tail)})"
     note = FileNote(name=name, title=name, comment=described, lines=tail.lines, masked=tail.masked)
-    outgoing = Outgoing(
-        id=identity,
-        thread=thread,
-        kind="upload",
-        channel=channel,
-        thread_ts=thread_ts,
-        text=described,
-        file=note,
-    )
+    outgoing = Outgoing.of_file(note, identity=identity, thread=thread, channel=channel, thread_ts=thread_ts)
     return Letter(outgoing, tail.text.encode("utf-8", "surrogateescape"))
 
 

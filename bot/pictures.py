@@ -94,13 +94,5 @@ def _letter(
     channel: ChannelId,
     thread_ts: MessageTs | None = None,
 ) -> Letter:
-    outgoing = Outgoing(
-        id=identity,
-        thread=thread,
-        kind="upload",
-        channel=channel,
-        thread_ts=thread_ts,
-        text=note.comment,
-        file=note,
-    )
+    outgoing = Outgoing.of_file(note, identity=identity, thread=thread, channel=channel, thread_ts=thread_ts)
     return Letter(outgoing, content)

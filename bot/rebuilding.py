@@ -8,7 +8,6 @@ anything is begun anew. What was queued and does not stand in Slack is queued ag
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_POLL = 0.2
 _LONGEST_PAUSE = 10.0
-_QUIET_WITHIN = 20.0  # real seconds; a call of Slack ends sooner
 
 
 @dataclass(slots=True)
@@ -115,7 +112,7 @@ class Rebuilding:
     async def _catch_up(self, running: Running, lease: Lease) -> None:
         """What Slack has is known again; what it has not is queued again."""
         store, ledger, record = self.ground.store, running.ledger, running.ledger.record
-        await self._until_quiet(record.operation)
+        await self.ground.outbox.until_quiet(record.operation)
         address, standing = await self._read(running)
         pushed = [message for message in ledger.known.values() if message.kind != "edit"]
         edits = [message for message in ledger.known.values() if message.kind == "edit"]
@@ -156,13 +153,6 @@ class Rebuilding:
         uploads = [message for message in lost if message.kind == "upload"]
         fetched = {message.id: await running.uploads.anew(message) for message in uploads}
         return {name: content for name, content in fetched.items() if content is not None}
-
-    async def _until_quiet(self, thread: str) -> None:
-        """A call to Slack that is under way brings its message, or not, before Slack is asked what it has."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_QUIET_WITHIN):
-                while self.ground.outbox.is_sending(thread):  # noqa: ASYNC110 - it tells nobody
-                    await asyncio.sleep(_POLL)
 
     async def _read(self, running: Running) -> tuple[Address | None, Standing | None]:
         """Where its thread is, and what stands there; nothing where Slack does not let us read."""

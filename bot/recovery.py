@@ -23,7 +23,7 @@ from bot.clients.slack_history import Archive
 from bot.core import emptied
 from bot.core.answers import render_sentence
 from bot.core.events import ChannelId, OperationId, Verb
-from bot.errors import OwnershipLost, SlackError, SlackRefused, StoreEmptied, StoreUnavailable, TokenRefused
+from bot.errors import OwnershipLost, SlackError, StoreEmptied, StoreUnavailable
 from bot.found import holder_of_root, look_back, take_up
 from bot.ground import Ground
 from bot.messages import answer_root
@@ -38,9 +38,7 @@ log = structlog.get_logger()
 
 _EVERY = 2.0  # real seconds between looks, where nothing happens
 _AGAIN = 3.0  # between looks at Slack while another process takes something up
-_POLL = 0.2
 _LONGEST_PAUSE = 10.0
-_QUIET_WITHIN = 20.0  # real seconds; a call of Slack ends sooner
 
 
 @dataclass(slots=True)
@@ -165,21 +163,11 @@ class Recovery:
 
     async def _search(self) -> tuple[int, list[FoundRoot]]:
         """How many roots of ours there are; and those of open operations that Redis knows nothing of."""
-        configuration, count = self.ground.configuration, 0
-        lost: list[FoundRoot] = []
-        oldest = datetime.now(UTC) - look_back(configuration)
-        for channel in dict.fromkeys(map(self.ground.channel, self.ground.engines)):
-            try:
-                roots = await self.archive.roots(channel, oldest=oldest)
-            except TokenRefused:
-                raise
-            except SlackRefused as error:
-                log.warning("channel_not_readable", channel=channel, error=str(error))
-                continue
-            count += len(roots)
-            opened = [root for root in roots if _is_open(root, self.ground)]
-            lost += [root for root in opened if await self._is_unknown(OperationId(root.operation))]
-        return count, lost
+        oldest = datetime.now(UTC) - look_back(self.ground.configuration)
+        channels = dict.fromkeys(map(self.ground.channel, self.ground.engines))
+        roots = await self.archive.readable_roots(channels, oldest=oldest)
+        opened = [root for root in roots if _is_open(root, self.ground)]
+        return len(roots), [root for root in opened if await self._is_unknown(OperationId(root.operation))]
 
     async def _is_unknown(self, name: OperationId) -> bool:
         return name not in self.startups.owned and await self.ground.store.operation(name) is None

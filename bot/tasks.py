@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Collection, Coroutine
 
 log = structlog.get_logger()
+
+
+async def end_within(seconds: float, tasks: Collection[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
+    """Wait for all of them at most so long; those that are late are cancelled, and returned."""
+    if not tasks:
+        return []
+    _, late = await asyncio.wait(tuple(tasks), timeout=seconds)
+    for task in late:
+        task.cancel()
+    return list(late)
 
 
 class Tasks:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bot.core.events import ChannelId, HostName, Member, MessageTs, OperationId, ServiceName, UserId, Verb
 from bot.errors import RecordUnreadable
+
+if TYPE_CHECKING:
+    from bot.core.blocks import Message
 
 
 class Record(BaseModel):
@@ -86,6 +89,53 @@ class Outgoing(Record):
     tags: dict[str, str] = Field(default_factory=dict)  # metadata beside the message's own id
     queued: datetime | None = None  # when it was put into the queue
     asker: UserId | None = None  # of a root: who is told in private when Slack refuses the thread for good
+
+    @classmethod
+    def of(
+        cls,
+        message: Message,
+        *,
+        identity: str,
+        thread: str,
+        kind: Literal["root", "edit", "reply"],
+        channel: ChannelId,
+        broadcast: bool = False,
+        tags: dict[str, str] | None = None,
+        asker: UserId | None = None,
+    ) -> Outgoing:
+        """`identity`: what it is called in its thread."""
+        return cls(
+            id=f"{thread}:{identity}",
+            thread=thread,
+            kind=kind,
+            channel=channel,
+            text=message.text,
+            blocks=message.blocks,
+            broadcast=broadcast,
+            tags=tags or {},
+            asker=asker,
+        )
+
+    @classmethod
+    def of_file(
+        cls,
+        note: FileNote,
+        *,
+        identity: str,
+        thread: str,
+        channel: ChannelId,
+        thread_ts: MessageTs | None = None,
+    ) -> Outgoing:
+        """A file, whose bytes go beside it; `identity`: its whole id."""
+        return cls(
+            id=identity,
+            thread=thread,
+            kind="upload",
+            channel=channel,
+            thread_ts=thread_ts,
+            text=note.comment,
+            file=note,
+        )
 
 
 class Address(Record):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SENDERS = 4096  # threads at once: one that waits costs next to nothing, and those of one channel may be many
 LONGEST_PAUSE = 5.0  # seconds between looks while Redis is gone
+_QUIET_WITHIN, _QUIET_POLL = 20.0, 0.1  # real seconds; a call of Slack ends sooner
 
 log = structlog.get_logger()
 
@@ -93,9 +94,12 @@ class Outbox:
         """Threads that this process is sending just now."""
         return len(self._senders)
 
-    def is_sending(self, thread: str) -> bool:
-        """Whether this process has something of the thread in hand."""
-        return thread in self._senders
+    async def until_quiet(self, thread: str) -> None:
+        """A call that is under way brings its message, or not, before Slack is asked what it has."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_QUIET_WITHIN):
+                while thread in self._senders:  # noqa: ASYNC110 - it tells nobody
+                    await asyncio.sleep(_QUIET_POLL)
 
     def subscribe_delay(self, listener: Callable[[float], None]) -> None:
         """`listener` hears each delay, in seconds, as it comes."""

@@ -12,10 +12,10 @@ import structlog
 from bot.clients.slack_calls import call
 from bot.clients.slack_messages import EVENT_TYPE, PAGE, comment_of
 from bot.core.events import ChannelId, MessageTs
-from bot.errors import SlackBusy, SlackUncertain, SlackUnreachable
+from bot.errors import SlackBusy, SlackRefused, SlackUncertain, SlackUnreachable, TokenRefused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from slack_sdk.web.async_client import AsyncWebClient
@@ -87,6 +87,18 @@ class Archive:
     async def roots(self, channel: ChannelId, *, oldest: datetime) -> list[FoundRoot]:
         """Those of this bot, oldest first; SlackRefused where the channel may not be read."""
         return await find_roots(self._web, channel, oldest=oldest)
+
+    async def readable_roots(self, channels: Iterable[ChannelId], *, oldest: datetime) -> list[FoundRoot]:
+        """Those in all of the channels that Slack lets us read."""
+        found: list[FoundRoot] = []
+        for channel in channels:
+            try:
+                found += await self.roots(channel, oldest=oldest)
+            except TokenRefused:
+                raise
+            except SlackRefused as error:
+                log.warning("channel_not_readable", channel=channel, error=str(error))
+        return found
 
     async def read(self, address: Address) -> Standing:
         return await read_thread(self._web, address)

@@ -6,7 +6,7 @@ import asyncio
 
 from structlog.testing import capture_logs
 
-from bot.tasks import Tasks
+from bot.tasks import Tasks, end_within
 
 
 async def fail() -> None:
@@ -54,3 +54,12 @@ async def test_a_task_that_will_not_end_is_named_and_left() -> None:
     assert [entry["task"] for entry in logs] == ["stubborn"]
     release.set()
     await task
+
+
+async def test_what_must_end_is_waited_for_so_long_and_then_cancelled() -> None:
+    soon = asyncio.create_task(asyncio.sleep(0), name="soon")
+    never = asyncio.create_task(asyncio.sleep(3600), name="never")
+    assert await end_within(0.05, {soon, never}) == [never]
+    await asyncio.wait({never})
+    assert (soon.cancelled(), never.cancelled()) == (False, True)
+    assert await end_within(0.05, ()) == []
