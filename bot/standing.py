@@ -80,7 +80,7 @@ async def _judge(
     for member, unit in units.items():
         if unit.load != "loaded" and unit.down:
             said = "has no such unit" if unit.load == "not-found" else f"says {unit.load}"
-            return Standing.UNPROVEN, f"{member}: systemd {said}; mend `unit` in the configuration."
+            return Standing.BROKEN, f"{member}: systemd {said}; mend `unit` in the configuration."
         if unit.looping:
             return Standing.BROKEN, f"systemd starts {member} over and over ({unit.restarts} times so far)."
         if unit.active == "failed":

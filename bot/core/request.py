@@ -94,7 +94,7 @@ class Standing(StrEnum):
     STARTING = "starting"  # an operation follows it
     UNPROVEN = "unproven"  # active, but it does not answer as it should
     STOPPED = "stopped"  # inactive, as someone wanted it
-    BROKEN = "broken"  # systemd calls it failed, or starts it over and over
+    BROKEN = "broken"  # systemd calls it failed, starts it over and over, or has no such unit
     UNSEEN = "unseen"  # the host does not tell
 
 

@@ -52,12 +52,12 @@ async def test_a_service_that_answers_as_it_should_serves_since_its_start() -> N
         ),
         (
             replace(DEAD, load="not-found"),
-            Standing.UNPROVEN,
+            Standing.BROKEN,
             f"{MEMBER}: systemd has no such unit; mend `unit` in the configuration.",
         ),
         (
             replace(DEAD, load="masked"),
-            Standing.UNPROVEN,
+            Standing.BROKEN,
             f"{MEMBER}: systemd says masked; mend `unit` in the configuration.",
         ),
         (
