@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from config.diagnoses import Diagnosis
 
 UNKNOWN = "unknown"
+_NCCL, _NCCL_SAYS = "nccl", "NCCL WARN"
 _UNKNOWN_ADVICE = "Read the lines before it in the log."
 _NUMBER = re.compile(r"-?\d+")
 _KIBIBYTES = re.compile(r"(\d{1,15}) ?kB")
@@ -79,6 +80,20 @@ def find_diagnosis(
     texts = ("\n".join(evidence),) if whole else (evidence[0], "\n".join(evidence))
     fitting = (each for text in texts for each in load_diagnoses() if each.fits(text, engine=engine))
     return next(fitting, None)
+
+
+def explain(
+    evidence: Sequence[str], warnings: Sequence[Sequence[str]], *, engine: str | None = None
+) -> Sequence[str]:
+    """Why a call of NCCL failed stands in a warning of its own; the error only says that it failed."""
+    known = find_diagnosis(evidence, engine=engine)
+    if known is None or known.id != _NCCL:
+        return evidence
+    for warning in reversed(warnings):
+        told = find_diagnosis(warning, engine=engine) if _NCCL_SAYS in warning[0] else None
+        if told is not None and told.id != _NCCL:
+            return (*warning, *evidence)
+    return evidence
 
 
 def _spell_size(value: str) -> str:

@@ -9,10 +9,11 @@ was survived, unless the engine does not survive its kind.
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from bot.core import collective
-from bot.core.cause import UNKNOWN, Cause, find_diagnosis, name_cause
+from bot.core.cause import UNKNOWN, Cause, explain, find_diagnosis, name_cause
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead
 from bot.core.patience import shape_of
@@ -300,7 +301,9 @@ class Suspects:
         if suspect.secondary:
             evidence = (*self._followers(), *said)
             return name_cause(evidence, where=where, engine=engine, whole=True)
-        cause = name_cause(suspect.lines, where=where, engine=engine, also=self._another(suspect))
+        warnings = [each.lines for each in takewhile(suspect.__ne__, self.state.suspects) if each.warning]
+        lines = explain(suspect.lines, warnings, engine=engine)
+        cause = name_cause(lines, where=where, engine=engine, also=self._another(suspect))
         return collective.blame_silent(cause, reporters=self.state.timed_out, known=ranks)
 
     def _followers(self) -> list[str]:

@@ -474,6 +474,28 @@ def test_what_hinders_nothing_makes_no_failure_likely(text: str) -> None:
     assert not accuse(loading().bare(text)).is_likely
 
 
+@pytest.mark.parametrize(
+    ("warning", "known"),
+    [
+        (
+            "h:7:9 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate",
+            "locked-memory",
+        ),
+        (
+            "h:7:9 [0] include/shm.h:48 NCCL WARN Error: failed to extend /dev/shm/nccl-abc to 9 bytes",
+            "shared-memory",
+        ),
+        ("h:7:9 [0] init.cc:9 NCCL WARN something new", "nccl"),
+    ],
+)
+def test_nccls_own_warning_tells_why_a_call_of_it_failed(warning: str, known: str) -> None:
+    error = "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)"
+    cause = accuse(loading().bare(warning).scheduler_exception("TP1", error)).cause()
+    assert cause is not None
+    assert (cause.id, cause.rank) == (known, "TP1")
+    assert error in cause.evidence
+
+
 def test_what_only_follows_names_no_chain_of_exceptions() -> None:
     log = loading().scheduler_exception(
         "TP1",
