@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,19 +14,21 @@ from bot.core.line_splitter import LineSplitter
 from bot.core.log_times import LogClock
 from bot.core.manager_lines import read_manager_line
 from bot.core.secret_patterns import MASK
-from bot.core.transcript_formats import Format, recognise
-from bot.core.transcript_readers import Row, open_reader
+from bot.core.transcript_formats import Format, find_outer, recognise
+from bot.core.transcript_readers import open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bot.core.redact import KeyBlock, Redactor
     from bot.core.transcript_readers import Reader
+    from bot.core.transcript_rows import Row
 
 __all__ = ["Format", "Transcript"]
 
 LINE_MOST = 64 << 20  # bytes
 HEAD = 200  # lines looked at before the first is given out: the format, and the year where some lines lack it
+_COLOUR = re.compile(r"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")  # whose escape character a web page swallowed
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -39,6 +42,7 @@ class Transcript:
         self._splitter = LineSplitter(LINE_MOST)
         self._head: list[bytes] | None = []
         self._reader: Reader | None = None
+        self._outer: re.Pattern[bytes] | None = None
         self._blocks: dict[str, KeyBlock] = {}
 
     def feed(self, data: bytes) -> list[LogLine]:
@@ -65,7 +69,10 @@ class Transcript:
         if raws:
             raws[0] = raws[0].removeprefix(_BYTE_ORDER_MARK)
         texts = [read_text(raw) for raw in raws[:HEAD]]
-        self.kind = self.kind or recognise(texts)
+        if self.kind is None:
+            self._outer = find_outer(texts)
+            texts = [read_text(self._peel(raw)) for raw in raws[:HEAD]]
+            self.kind = recognise(texts)
         self._clock.learn(texts)
         self._reader = open_reader(self.kind, clock=self._clock, decoder=Decoder(self._redactor))
         return self._read(raws)
@@ -74,7 +81,11 @@ class Transcript:
         reader = self._reader
         if reader is None:
             return []
-        return [line for raw in raws for line in self._lines(reader.read(raw))]
+        return [line for raw in raws for line in self._lines(reader.read(self._peel(raw)))]
+
+    def _peel(self, raw: bytes) -> bytes:
+        found = self._outer.match(raw) if self._outer is not None else None
+        return raw if found is None else raw[found.end() :]
 
     def _lines(self, rows: Iterable[Row | LogLine]) -> list[LogLine]:
         lines: list[LogLine] = []
@@ -96,6 +107,8 @@ class Transcript:
 
     def _line(self, row: Row, text: str, masked: int) -> LogLine:
         reading = read_bar(text)
+        if "[0m" in reading or "[0;0m" in reading:
+            reading = _COLOUR.sub("", reading)
         if row.origin is None:
             row = _judged(row, reading)
         return LogLine(

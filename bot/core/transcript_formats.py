@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.bars import INVISIBLE
 from bot.core.tail import HEADER
+from bot.core.transcript_json import TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +21,7 @@ class Format(StrEnum):
     JSON = "json"  # journalctl's json, json-pretty, json-seq, json-sse
     EXPORT = "export"  # journalctl's export
     DOCKER_JSON = "docker-json"  # the json-file driver's own files
+    JSON_LINES = "json-lines"  # an engine's own, or a collector's: each has its own fields
     DOCKER = "docker"  # `docker logs --timestamps`, `kubectl logs --timestamps`
     COMPOSE = "compose"  # `docker compose logs`, `kubectl logs --prefix`
     KUBERNETES = "kubernetes"  # the container runtime's files under /var/log/pods
@@ -35,7 +37,9 @@ SHORT_HEADER = re.compile(
        |[A-Z][a-z]{{2}}\ (?P<full>\d{{4}}-\d\d-\d\d\ \d\d:\d\d:\d\d(?:\.\d{{1,9}})?
           \ ?(?:[+-]\d\d(?::?\d\d)?)?)(?:\ [A-Z]{{1,5}})?
        |\[?\s*(?P<seconds>\d{{1,11}}\.\d{{3,6}})\]?
-    )\ (?P<host>\S{{1,255}})\ (?P<ident>[^\s:\[\]][^:\[\]]{{0,255}}?)(?:\[(?P<pid>\d{{1,10}})\])?:(?:\ |$)""",
+    )\ (?!(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b)(?P<host>[\w.-]{{1,255}})
+    \ (?P<ident>[^\s:\[\]][^:\[\]]{{0,255}}?(?=\[)|[^\s:\[\]()]{{1,255}})
+    (?:\[(?P<pid>\d{{1,10}})\])?:(?:\ |$)""",
     re.VERBOSE,
 )
 TAIL_ROW = re.compile(
@@ -54,11 +58,18 @@ COMPOSE_HEADER = re.compile(
 _JSON = re.compile(r'\s*\x1e?(?:data: )?\{.*"(?:__REALTIME_TIMESTAMP|__CURSOR|MESSAGE)"\s*:', re.DOTALL)
 _JSON_PRETTY = re.compile(r'\s*"__(?:CURSOR|REALTIME_TIMESTAMP)"\s*:')
 _DOCKER_JSON = re.compile(r'\s*\{"log":')
+_JSON_LINE = re.compile(rf'\s*\{{.*"(?:{"|".join(TEXTS)})"\s*:\s*"', re.DOTALL)
 _EXPORT = re.compile(r"__(?:CURSOR|REALTIME_TIMESTAMP)=")
+
+_SURE = 3  # lines
+_MOST_HOSTS = 3  # of which one log has most of its lines
+# A quotation, an indentation, the numbers of `grep -n` and `cat -n`.
+_OUTER = (r"(?:> ?)+", r"[ \t]+", r" {0,8}\d{1,7}(?:[:-] ?|\t)")
 
 _MARKS: tuple[tuple[Format, re.Pattern[str]], ...] = (
     (Format.DOCKER_JSON, _DOCKER_JSON),
     (Format.JSON, _JSON),
+    (Format.JSON_LINES, _JSON_LINE),
     (Format.KUBERNETES, KUBERNETES_HEADER),
     (Format.DOCKER, DOCKER_HEADER),
     (Format.SHORT, SHORT_HEADER),
@@ -78,10 +89,34 @@ def recognise(head: Iterable[str]) -> Format:
     if lines[0].strip() == "{" and any(map(_JSON_PRETTY.match, lines[1:])):
         return Format.JSON
     votes = Counter(filter(None, map(_vote, lines)))
-    if not votes:
-        return Format.PLAIN
-    best, count = votes.most_common(1)[0]
-    return best if 2 * count >= len(lines) else Format.PLAIN
+    best, count = votes.most_common(1)[0] if votes else (Format.PLAIN, 0)
+    return best if count >= _needed(best, lines, count) else Format.PLAIN
+
+
+def _needed(kind: Format, lines: list[str], count: int) -> float:
+    """Half of the lines. `systemctl status` has a dozen lines of its own before those of the journal."""
+    if kind is not Format.SHORT or count < _SURE:
+        return len(lines) / 2
+    return len(lines) / 4 if _come_of_few_hosts(lines) else len(lines) + 1
+
+
+def _come_of_few_hosts(lines: Iterable[str]) -> bool:
+    """A time, a word and a word with a colon stand before much else; a host's name comes again."""
+    hosts = Counter(found["host"] for found in map(SHORT_HEADER.match, lines) if found is not None)
+    return _MOST_HOSTS * hosts.most_common(1)[0][1] >= hosts.total() if hosts else True
+
+
+def find_outer(head: Iterable[str]) -> re.Pattern[bytes] | None:
+    """What a person's tool put before nearly every line of a log whose format shows only behind it."""
+    lines = [line for line in head if line and not line.isspace()]
+    if not lines or recognise(lines) is not Format.PLAIN:
+        return None
+    for outer in _OUTER:
+        found = [re.match(outer, line) for line in lines]
+        peeled = [line[each.end() :] for line, each in zip(lines, found, strict=True) if each is not None]
+        if 10 * len(peeled) >= 9 * len(lines) and recognise(peeled) is not Format.PLAIN:
+            return re.compile(outer.encode())
+    return None
 
 
 def _vote(line: str) -> Format | None:

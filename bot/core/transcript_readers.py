@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from bot.core.entries import read_text
@@ -21,6 +20,8 @@ from bot.core.transcript_formats import (
     TAIL_ROW,
     Format,
 )
+from bot.core.transcript_json import JsonLinesReader
+from bot.core.transcript_rows import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,18 +30,6 @@ if TYPE_CHECKING:
 
 JOINED_MOST = 8 << 20  # characters of one joined line
 FIELD_MOST = 64 << 20  # bytes of one field in the export format; a longer one is no journal's
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One physical line without what its carrier wrote before it."""
-
-    text: str
-    at: datetime | None = None  # None: the engine's own prefix may tell
-    pid: int | None = None
-    origin: Origin | None = None  # None: its words may tell
-    fields: dict[str, str] = field(default_factory=dict)
-    stream: str = ""  # whose lines follow each other
 
 
 class Reader(Protocol):
@@ -264,6 +253,7 @@ _READERS: dict[Format, Callable[[LogClock], Reader]] = {
     Format.COMPOSE: ContainerReader,
     Format.KUBERNETES: KubernetesReader,
     Format.DOCKER_JSON: DockerJsonReader,
+    Format.JSON_LINES: JsonLinesReader,
 }
 
 

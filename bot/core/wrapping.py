@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 160  # characters; more is a line of its own
 _FEWEST = 3  # lines that must look alike
+_SHORT = 40  # lines of a log
 _MOST = 8  # kinds of prefix in one log
 _VARIES = re.compile(r"(\d+|[A-Z]{2,}|[^\W\d]+|\s+|\W)")
 
@@ -37,15 +38,14 @@ class Wrapping:
 
 def find_wrapping(engine: EngineFile, readings: Iterable[str]) -> Wrapping:
     """Look at the beginning of a log. Most stamped lines must be wrapped, or none is."""
-    stamp = re.compile(engine.prefix.stamp.removeprefix("^"))
+    stamp, opening = (engine.prefix.stamp.removeprefix("^"), engine.prefix.opening)
+    anchor = re.compile(f"{stamp}|{opening}" if opening else stamp)
+    has = ("",) if opening else engine.prefix.has
     shapes: Counter[str] = Counter()
     bare = 0
-    for reading in readings:
-        match = (
-            stamp.search(reading, 0, _LONGEST + 60)
-            if any(each in reading for each in engine.prefix.has)
-            else None
-        )
+    lines = [reading for reading in readings if reading and not reading.isspace()]
+    for reading in lines:
+        match = anchor.search(reading, 0, _LONGEST + 60) if any(each in reading for each in has) else None
         if match is None:
             continue
         before = reading[: match.start()]
@@ -53,10 +53,19 @@ def find_wrapping(engine: EngineFile, readings: Iterable[str]) -> Wrapping:
             shapes[_shape(before)] += 1
         else:
             bare += not before
-    common = [shape for shape, count in shapes.most_common(_MOST) if count >= _FEWEST]
+    common = [
+        shape
+        for shape, count in shapes.most_common(_MOST)
+        if count >= _FEWEST or _is_everywhere(shape, lines)
+    ]
     if not common or sum(shapes[shape] for shape in common) <= bare:
         return Wrapping(None)
     return Wrapping(re.compile("|".join(common)))
+
+
+def _is_everywhere(shape: str, lines: list[str]) -> bool:
+    """A short log, few of whose lines are stamped: whether what stands before those stands before all."""
+    return _FEWEST <= len(lines) <= _SHORT and all(re.match(shape, line) for line in lines)
 
 
 def _shape(before: str) -> str:

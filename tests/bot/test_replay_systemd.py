@@ -53,3 +53,37 @@ def test_the_logs_own_root_counts_more_than_all_but_the_oom_killer(result: str, 
     outcome = run(f"{log}\n{SYSTEMD}Failed with result '{result}'.\n")
     assert outcome.cause is not None
     assert outcome.cause.id == cause
+
+
+STATUS = """\
+● kimi.service - Kimi
+     Loaded: loaded (/etc/systemd/system/kimi.service; enabled; preset: enabled)
+     Active: activating (auto-restart) (Result: exit-code) since Fri 2026-05-29 23:49:47 UTC; 2s ago
+    Process: 4711 ExecStart=/opt/kimi/bin/serve /models/kimi (code=exited, status={status})
+   Main PID: 4711 (code=exited, status={status})
+        CPU: 16.4s
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"), [("203/EXEC", "unit-command"), ("1/FAILURE", "ended-with-error")]
+)
+def test_the_head_of_systemctl_status_tells_how_it_ended(status: str, cause: str) -> None:
+    outcome = run(STATUS.format(status=status))
+    assert outcome.cause is not None
+    assert (outcome.state, outcome.cause.id) == ("failed", cause)
+
+
+def test_the_tail_of_systemctl_status_tells_why() -> None:
+    lines = _loading().scheduler_exception("TP3", OOM).sigquit().lines[-9:]
+    tail = "\n".join(f"May 29 23:49:00 llm-two sglang[7]: {line}" for line in lines)
+    outcome = run(f"{STATUS.format(status='1/FAILURE')}{tail}\n{SYSTEMD}{EXITED}exited, status=1/FAILURE\n")
+    assert outcome.cause is not None
+    assert outcome.cause.id == "gpu-out-of-memory"
+
+
+def test_a_service_that_runs_has_not_failed() -> None:
+    head = STATUS.replace("activating (auto-restart) (Result: exit-code)", "active (running)")
+    outcome = run(head.format(status="0/SUCCESS") + _loading().text())
+    assert outcome.state == "starting"

@@ -225,3 +225,10 @@ def test_no_bytes_are_too_strange(kind: Format | None, chunks: list[bytes]) -> N
     lines = read(data, kind)
     assert not any(SERVER_ARGS_KEY in line.text for line in lines)
     assert all(line.text.encode().decode() == line.text for line in lines)
+
+
+def test_a_colour_that_lost_its_escape_character_is_none_of_the_text() -> None:
+    line = "[1;36m(EngineCore pid=7)[0;0m INFO 05-29 23:49:47 [core.py:1] [0] x"
+    assert [each.reading for each in read(line.encode())] == [
+        "(EngineCore pid=7) INFO 05-29 23:49:47 [core.py:1] [0] x"
+    ]

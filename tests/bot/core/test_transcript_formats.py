@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from bot.core.transcript_formats import SHORT_HEADER, Format, recognise
+from bot.core.transcript_formats import SHORT_HEADER, Format, find_outer, recognise
 
 PLAIN = "[2026-05-29 23:49:47 TP5] Load weight begin. avail mem=77.0 GB"
 BAR = "Capturing batches (bs=8 avail_mem=8.01 GB):  50%|#####     | 12/24 [00:05<00:05,  2.30it/s]"
+STATUS = [
+    "● kimi.service - Kimi",
+    "     Loaded: loaded (/etc/systemd/system/kimi.service; enabled; preset: enabled)",
+    "     Active: failed (Result: exit-code) since Fri 2026-05-29 23:49:47 UTC; 2min ago",
+    "   Main PID: 4711 (code=exited, status=1/FAILURE)",
+    "        CPU: 16.4s",
+    "",
+]
 
 
 @pytest.mark.parametrize(
@@ -41,12 +49,36 @@ BAR = "Capturing batches (bs=8 avail_mem=8.01 GB):  50%|#####     | 12/24 [00:05
         (["\x1b[36msglang-1  |\x1b[0m x"], Format.COMPOSE),
         (["[pod/kimi-0/engine] x"], Format.COMPOSE),
         (["# kimi-bot log: 1 line, 0 secrets masked", "- - x: y"], Format.TAIL),
-        (['{"level":"info","msg":"x"}'], Format.PLAIN),
+        (['{"level":"info","msg":"x"}'], Format.JSON_LINES),
+        (['{"timestamp":"x","fields":{"message":"x"},"target":"x"}'], Format.JSON_LINES),
+        (['{"level":"info","count":7}'], Format.PLAIN),
+        (["2026-05-29T23:49:47.000000Z ERROR text_generation_launcher: x"] * 9, Format.PLAIN),
+        (
+            [f"2026-05-29T23:49:47Z {word} weights: x" for word in ("Loading", "Reading", "Using", "Set")],
+            Format.PLAIN,
+        ),
+        ([*STATUS, *["May 29 23:49:47 llm-two python3[4711]: x"] * 4], Format.SHORT),
+        (["May 29 23:49:47 llm-two (sglang)[4711]: x"], Format.SHORT),
         (["May 29 23:49:47 llm-two python3[4711]: x", PLAIN, PLAIN], Format.PLAIN),
     ],
 )
 def test_the_format_of_a_log(head: list[str], kind: Format) -> None:
     assert recognise(head) is kind
+
+
+@pytest.mark.parametrize("outer", ["> ", "    ", "{}:", "{}-", "    {}\t"])
+def test_what_a_persons_tool_put_before_each_line_of_a_journal(outer: str) -> None:
+    journal = [f"May 29 23:49:{each} llm-two python3[4711]: x" for each in range(10, 20)]
+    head = [outer.format(number) + line for number, line in enumerate(journal, start=98)]
+    found = find_outer(head)
+    assert found is not None
+    assert [found.sub(b"", line.encode(), count=1).decode() for line in head] == journal
+
+
+def test_a_log_that_shows_its_format_has_nothing_before_it() -> None:
+    assert find_outer(["May 29 23:49:47 llm-two python3[4711]: x"]) is None
+    assert find_outer(["    x", "    y"]) is None
+    assert find_outer([]) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from bot.core.journal import Decoder
 from bot.core.log_times import LogClock
 from bot.core.redact import Redactor
 from bot.core.transcript_formats import Format
-from bot.core.transcript_readers import Row, open_reader
+from bot.core.transcript_readers import open_reader
+from bot.core.transcript_rows import Row
 
 AT = datetime(2026, 5, 29, 23, 49, 47, tzinfo=UTC)
 STAMP = "2026-05-29T23:49:47.000000000Z"

@@ -72,3 +72,18 @@ def test_vllms_stamp_is_found_too() -> None:
     wrapping = find_wrapping(load_engine("vllm"), [f"kimi-0 | {text}" for text in texts])
     line = LogLine(text="kimi-0 | plain", reading="kimi-0 | plain")
     assert wrapping.unwrap(line).reading == "plain"
+
+
+def test_a_short_tail_is_unwrapped_where_all_its_lines_look_alike() -> None:
+    tail = [*TEXTS[-5:-2], TEXTS[0]]
+    assert unwrapped(["kimi-0 sglang " + text for text in tail]) == tail
+    assert unwrapped(["kimi-0 sglang " + tail[-1], "other", "more"])[0] == "kimi-0 sglang " + tail[-1]
+
+
+def test_an_engine_without_stamps_shows_by_the_words_it_begins_with() -> None:
+    engine = load_engine("llama-server")
+    texts = ["main: loading model", "srv    load_model: loading model '/models/kimi.gguf'", "....", "main: x"]
+    wrapping = find_wrapping(engine, ["pod-0 llama " + text for text in texts])
+    lines = [LogLine(text="", reading="pod-0 llama " + text) for text in texts]
+    assert [wrapping.unwrap(line).reading for line in lines] == texts
+    assert find_wrapping(engine, texts).pattern is None
