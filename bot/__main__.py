@@ -1,9 +1,13 @@
-"""The `kimi-bot` command: run, demo, check, replay, manifest, host-setup."""
+"""The `kimi-bot` command: run, demo, check, replay, manifest, host-setup.
+
+Each command loads what it needs itself: what the others need would hold up a bot that is started again.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -13,22 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from bot.app import faults_of_parts
-from bot.check import check, render_findings
 from bot.errors import ConfigurationInvalid, KimiError
-from bot.host_setup import render_host_setup
-from bot.pictures import draw_waterfall
-from bot.practice.demo import DEFAULT_SPEED, Demo
-from bot.practice.scenarios import SCENARIOS
-from bot.replay import Outcome, replay
-from bot.run import configure_logging, parse_listen, run
-from config.fields import parse_duration
-from config.loading import load_configuration
-from config.settings import config_path, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
+
+    from bot.replay import Outcome
 
 T = TypeVar("T")
 MANIFEST = Path(__file__).parent.parent / "config" / "slack-manifest.json"
@@ -38,7 +33,8 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit status is part of the public contract."""
-    options = make_parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = make_parser(given).parse_args(given)
     try:
         return _run_command(options)
     except ConfigurationInvalid as error:
@@ -66,7 +62,8 @@ def _complain(*lines: str) -> None:
         print(f"kimi-bot: {line}", file=sys.stderr)
 
 
-def make_parser() -> argparse.ArgumentParser:
+def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    """With the options of the command that was given."""
     parser = argparse.ArgumentParser(
         prog="kimi-bot",
         description="Restarts LLM services on GPU hosts from Slack and tells one thread what they are doing.",
@@ -74,7 +71,8 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         own = commands.add_parser(command.name, help=command.help, description=command.help)
-        command.describe(own)
+        if command.name in given:
+            command.describe(own)
         own.set_defaults(command=command.run)
     return parser
 
@@ -84,6 +82,8 @@ def _config(parser: argparse.ArgumentParser) -> None:
 
 
 def _path(options: argparse.Namespace) -> Path:
+    from config.settings import config_path
+
     return Path(options.config or config_path(os.environ))
 
 
@@ -99,6 +99,13 @@ def _describe_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    gc.disable()  # what is loaded stays: looking through it for garbage takes a sixth of the time
+    from bot.app import faults_of_parts
+    from bot.run import parse_listen, run
+    from config.loading import load_configuration
+    from config.settings import read_settings
+
+    gc.enable()
     listen = parse_listen(options.listen) if options.http else None
     path = _path(options)
     faults: list[str] = []
@@ -124,6 +131,9 @@ def _gather(faults: list[str], read: Callable[[], T]) -> T | None:
 
 
 def _describe_demo(parser: argparse.ArgumentParser) -> None:
+    from bot.practice.demo import DEFAULT_SPEED
+    from bot.practice.scenarios import SCENARIOS
+
     parser.add_argument("--port", type=int, default=0, metavar="P", help="of the practice workspace's page")
     parser.add_argument("--say", action="append", default=[], metavar="WORDS", help="type this, then end")
     parser.add_argument("--scenario", default="healthy", choices=sorted(SCENARIOS), help="what happens")
@@ -140,6 +150,9 @@ def _speed(text: str) -> float:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    from bot.practice.demo import Demo
+    from bot.practice.scenarios import SCENARIOS
+
     demo = Demo(
         scenario=SCENARIOS[options.scenario],
         speed=options.speed,
@@ -159,6 +172,9 @@ def _describe_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from bot.check import check, render_findings
+    from bot.run import configure_logging
+
     if not options.offline:
         configure_logging(level=logging.WARNING)  # on standard error: the table alone stands on the other
     findings = asyncio.run(check(_path(options), os.environ, offline=options.offline))
@@ -178,6 +194,8 @@ def _describe_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def _duration(text: str) -> timedelta:
+    from config.fields import parse_duration
+
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -185,6 +203,8 @@ def _duration(text: str) -> timedelta:
 
 
 def _replay(options: argparse.Namespace) -> int:
+    from bot.replay import replay
+
     try:
         with sys.stdin.buffer if options.file == "-" else Path(options.file).open("rb") as stream:
             outcome = replay(stream, engine=options.engine, idle=options.idle)
@@ -199,6 +219,8 @@ def _replay(options: argparse.Namespace) -> int:
 
 def _draw(outcome: Outcome, path: Path) -> bool:
     """False: it could not be written. A log without a phase has nothing to draw, and that is only said."""
+    from bot.pictures import draw_waterfall
+
     waterfall = outcome.waterfall()
     if waterfall is None:
         _complain(f"{path}: not written: the log shows no phase")
@@ -229,6 +251,9 @@ def _describe_host_setup(parser: argparse.ArgumentParser) -> None:
 
 
 def _host_setup(options: argparse.Namespace) -> int:
+    from bot.host_setup import render_host_setup
+    from config.loading import load_configuration
+
     print(render_host_setup(load_configuration(_path(options)), options.service), end="")
     return 0
 

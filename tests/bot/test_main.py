@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,30 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("SLACK_", "KIMI_")):
             monkeypatch.delenv(name)
+
+
+# ---- what a command loads ------------------------------------------------------------------------------
+
+LOADED = """
+import sys
+from bot.__main__ import main
+main(sys.argv[1:])
+print(*sorted(sys.modules))
+"""
+
+
+def loaded_by(*arguments: str) -> list[str]:
+    command = [sys.executable, "-c", LOADED, *arguments]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    return told.stdout.splitlines()[-1].split()
+
+
+def test_a_bot_that_is_started_again_is_not_held_up_by_what_other_commands_need() -> None:
+    loaded = loaded_by("run", "--config", "/no/such/kimi.toml")
+    assert "bot.app" in loaded
+    others = ("bot.practice", "bot.check", "bot.replay", "bot.chart", "matplotlib", "numpy")
+    assert [name for name in loaded if name.startswith(others)] == []
+    assert "pydantic" not in loaded_by("manifest")
 
 
 # ---- run with what cannot be used ---------------------------------------------------------------------
@@ -177,5 +202,5 @@ def test_an_interruption_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bot.__main__.load_configuration", interrupt)
+    monkeypatch.setattr("config.loading.load_configuration", interrupt)
     assert main(["host-setup", "kimi-k2.5"]) == 130
