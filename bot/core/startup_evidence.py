@@ -10,7 +10,7 @@ from bot.core.baseline import phase_key
 from bot.core.events import PhaseId, Role, Verb
 from bot.core.ranks import in_order
 from bot.core.startup_end import take_fall
-from bot.core.startup_members import Fell, name_member
+from bot.core.startup_members import Fell, name_member, reads_on
 from bot.core.startup_state import Downfall
 from bot.core.startup_view import pace, record_of, time_in_phase
 from bot.core.trace import Trace, say_reading, say_shard
@@ -103,6 +103,8 @@ def check_slowness(turn: Turn, now: datetime) -> None:
     record = record_of(scene, phase, role)
     begun = record is not None and record.ended is None  # else the time told would be that of the whole start
     if turn.state.fall is not None or turn.state.proof.since is not None or not begun:
+        return
+    if any(reads_on(member, now) for member in turn.state.members.values()):
         return
     if pace(scene) is Pace.SLOW:
         spent = time_in_phase(scene)

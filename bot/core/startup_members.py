@@ -25,6 +25,8 @@ HELD = timedelta(seconds=10)
 _MOST_HELD = 256
 _LONGEST_HELD = 16_000  # characters of one line: launch arguments are long, and tell the ranks
 _SKEW = timedelta(seconds=5)
+_LATE = timedelta(seconds=10)
+_READING = timedelta(seconds=15)  # after an old line, for the next one of a backlog to come
 _WITHOUT_EFFECT = (Sent.ACCEPTED, Sent.UNANSWERED)  # so far
 _NONE = timedelta()
 _AGAIN = "it runs again under another InvocationID: something else starts it"
@@ -324,6 +326,12 @@ def learn_offset(plan: Plan, member: MemberState, line: LogLine, now: datetime) 
         member.offset = difference if member.offset is None else min(member.offset, difference)
     elif plan.verb is not Verb.WATCH and line.at < plan.began - _SKEW:
         member.offset = plan.began - line.at
+    member.late = difference - (member.offset or _NONE) > _LATE
+
+
+def reads_on(member: MemberState, now: datetime) -> bool:
+    """Whether its log tells of what is past: the phase that it is in may be long over."""
+    return member.late and member.heard is not None and now - member.heard < _READING
 
 
 def _waited(member: MemberState, span: timedelta, now: datetime) -> bool:

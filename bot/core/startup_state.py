@@ -121,6 +121,7 @@ class MemberState:
     unseen: datetime | None = None  # our clock: from when on its log was not read as it was written
     missed: dict[str, datetime] = field(default_factory=dict)  # by log: up to when lines were told to be gone
     heard: datetime | None = None  # when its last line arrived
+    late: bool = False  # that line was written long before
     offset: timedelta | None = None  # our clock minus the host's, latency included
     marked: UnitState | None = None  # as it was at the last progress, to tell what moved since
     marked_at: datetime | None = None

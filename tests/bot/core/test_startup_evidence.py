@@ -208,6 +208,19 @@ def test_slow_is_told_once_a_phase_with_its_usual() -> None:
     assert not run.replies(StallReported)
 
 
+def test_what_an_old_line_tells_is_not_slow_before_the_rest_is_read() -> None:
+    """As where kimi was away, or begins to watch a start that is nearly over."""
+    run = loading(usual=Usual({"weights": (100.0, 100.0), "whole": (200.0, 200.0)}))
+    began = run.now
+    run.pass_time(300)
+    bar = "Loading safetensors checkpoint shards:  9% Completed | 6/64 [00:01<00:09, 1it/s]"
+    run.say(bar, stamped=False, at=began + run.skew + timedelta(seconds=30))
+    run.wait(10)
+    assert not [each for each in run.replies(Noticed) if "Slower" in each.sentence]
+    run.wait(10)  # and that was all: it is in that phase still
+    assert [each for each in run.replies(Noticed) if "Slower" in each.sentence]
+
+
 def test_between_two_phases_nothing_is_slow() -> None:
     usual = Usual({"graphs": (40.0,), "memory": (40.0,), "whole": (200.0,)})
     run = loading(usual=usual)
