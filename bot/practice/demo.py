@@ -37,6 +37,7 @@ _EDIT_EVERY = 2.0  # real seconds between two printed presents
 _LONG_VERBS = frozenset({"restart", "start", "stop", "watch"})
 _ANNOUNCED_FILE = {"logs": "Fetching", "history": r"\*"}  # how an answer begins that a file follows
 _SECOND_ANSWER = "smoke"
+_ADDRESS = re.compile(r"\s*[/@]kimi\b")  # what is typed before the words in a real workspace
 _WIDTH = 100  # columns, the stamp's among them
 _STAMP_WIDTH = 10
 
@@ -95,7 +96,7 @@ class Typist:
         self.workspace.slack.on_change(self._printer.print_change)
         status = HEALTHY
         for line in lines:
-            status = await self._type(line.removeprefix("/kimi").strip())
+            status = await self._type(_ADDRESS.sub("", line).strip())
         return status
 
     async def _type(self, line: str) -> int:

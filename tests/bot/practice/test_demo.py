@@ -97,10 +97,11 @@ async def test_a_stall_that_stands_ends_with_4(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_what_is_answered_at_once_is_shown_and_ends_with_0() -> None:
-    status, shown = await play("/kimi status", "help")
+    status, shown = await play("/kimi status", "@kimi why", "help")
     assert status == HEALTHY
     assert "alice: /kimi status" in shown
-    assert shown.count("only alice sees: ") == 2
+    assert "alice: /kimi why" in shown
+    assert shown.count("only alice sees: ") == 3
     assert "presses" not in shown
 
 
