@@ -19,6 +19,7 @@ from bot.core.picture import Subject, Waterfall, make_waterfall, say_where
 from bot.core.recognition import recognise
 from bot.core.redact import Redactor
 from bot.core.transcript import Transcript
+from bot.core.transcript_unit import find_unit
 from bot.core.words import spell_duration
 from bot.core.wrapping import find_wrapping
 from config.engine_file import AUTO, load_engine
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 _LOOK = 5000  # lines that may pass before the engine must have shown itself
 _LEAD = 20  # lines more than any other engine has; a saved log can quote another one's
+_MOST_SAID = 8  # lines of systemd that are shown
 _NOWHEN = datetime.min.replace(tzinfo=UTC)  # before the log's first time
 _MEMBER = Member("log")
 _EXIT_CODES = {"ready": 0, "failed": 3, "stalled": 4, "starting": 5}
@@ -42,7 +44,29 @@ _KNOWS_BETTER = re.compile(
     r"oom-kill|killed by the OOM killer|result '(?:timeout|watchdog|start-limit-hit)'"
     r"|status=2\d\d/|code=dumped"
 )
-_RESULT = re.compile(r"(?:: Failed with result '(?P<result>[\w-]+)'|Failed to start )")
+_FAILED = re.compile(
+    r": Failed with result '|Failed to start |killed by the OOM killer|: [Ss]tart[\w-]* operation timed out"
+)
+# By systemd, which waited for the end of it in vain.
+_KILLED = re.compile(r"timed out\. Killing|with signal SIGKILL|result 'timeout'")
+_MOST_SAID = 8  # lines of systemd that are shown
+_NOWHEN = datetime.min.replace(tzinfo=UTC)  # before the log's first time
+_MEMBER = Member("log")
+_EXIT_CODES = {"ready": 0, "failed": 3, "stalled": 4, "starting": 5}
+_SIGNS = {"ready": "✓", "failed": "✗", "stalled": "!", "starting": "…"}
+_EXITED = re.compile(r"Main process exited, code=(?P<code>\w+), status=(?P<status>\d+)")
+# What of systemd's words weighs more than an error in the log, and what more than mere follow-ups.
+_OVERRULES = re.compile(r"oom-kill|killed by the OOM killer")
+_KNOWS_BETTER = re.compile(
+    r"oom-kill|killed by the OOM killer|result '(?:timeout|watchdog|start-limit-hit)'"
+    r"|status=2\d\d/|code=dumped"
+)
+_FAILED = re.compile(
+    r": Failed with result '|Failed to start |killed by the OOM killer|: [Ss]tart[\w-]* operation timed out"
+)
+_KILLED = re.compile(
+    r"timed out\. Killing|with signal SIGKILL|result 'timeout'"
+)  # by systemd, which lost patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +145,7 @@ def replay(stream: BinaryIO, *, engine: str, idle: timedelta | None = None) -> O
     head = list(islice(lines, _LOOK))
     chosen = recognise(head, lead=_LEAD) if engine == AUTO else load_engine(engine)
     wrapping = find_wrapping(chosen, (line.reading for line in head))
-    reading = _Reading(chosen)
+    reading = _Reading(chosen, unit=find_unit(head))
     for line in chain(head, lines):
         reading.take(wrapping.unwrap(line))
     return reading.outcome(idle)
@@ -142,6 +166,7 @@ class _Start:
     suspects: Suspects
     stopping: bool = False
     ended: list[str] = field(default_factory=list)  # systemd's lines about its end
+    stopped: list[str] = field(default_factory=list)  # and about its stop, where it was told to
 
     @property
     def is_over(self) -> bool:
@@ -156,8 +181,9 @@ class _Start:
 class _Reading:
     """Takes a log line by line."""
 
-    def __init__(self, engine: EngineFile) -> None:
+    def __init__(self, engine: EngineFile, *, unit: str | None = None) -> None:
         self._engine = engine
+        self._unit = unit
         self._start = _Start(Tracker(engine), Suspects(engine=engine))
         self._at = _NOWHEN
         self._invocation: str | None = None
@@ -168,7 +194,8 @@ class _Reading:
         self._lines += not line.partial
         self._at = line.at or self._at
         if line.origin is Origin.MANAGER:
-            self._hear_manager(line.reading)
+            if self._unit is None or line.fields.get("UNIT", self._unit) == self._unit:
+                self._hear_manager(line.reading)
             return
         if line.origin is Origin.JOURNALD:
             return
@@ -217,9 +244,10 @@ class _Reading:
             self._start.tracker.begin(PhaseId.PROCESS, self._at)
         elif text.startswith("Stopping "):
             start.stopping = True
+            start.stopped.append(text)
             start.tracker.begin(PhaseId.STOPPING, self._at)
         elif start.stopping:
-            return
+            start.stopped.append(text)
         elif _is_failure(text, exited):
             start.ended.append(text)
         elif text.startswith("Stopped ") or "Deactivated successfully" in text or exited is not None:
@@ -277,13 +305,18 @@ class _Reading:
         if start.ended:
             lines = said + [text for text in start.ended if text not in said]
             return name_cause(lines, where=where, engine=self._engine.name)
-        return Cause("stopped", "It was stopped", (), "Start it again.", *where)
+        if any(_KILLED.search(text) for text in start.stopped):
+            lines = [text for text in start.stopped if _KILLED.search(text) or _EXITED.search(text)]
+            return name_cause(lines, where=where, engine=self._engine.name, whole=True)
+        return Cause(
+            "stopped", "It was stopped", tuple(start.stopped[:_MOST_SAID]), "Start it again.", *where
+        )
 
 
 def _is_failure(text: str, exited: re.Match[str] | None) -> bool:
     if exited is not None:
         return exited["code"] != "exited" or exited["status"] != "0"
-    return _RESULT.search(text) is not None or "killed by the OOM killer" in text
+    return _FAILED.search(text) is not None
 
 
 # ---- telling -------------------------------------------------------------------------------------------

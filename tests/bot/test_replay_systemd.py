@@ -87,3 +87,47 @@ def test_a_service_that_runs_has_not_failed() -> None:
     head = STATUS.replace("activating (auto-restart) (Result: exit-code)", "active (running)")
     outcome = run(head.format(status="0/SUCCESS") + _loading().text())
     assert outcome.state == "starting"
+
+
+def test_other_units_of_the_host_are_no_starts_and_no_ends_of_this_one() -> None:
+    host = "May 29 23:50:00 llm-two systemd[1]: "
+    others = (
+        f"{host}Started session-6.scope - Session 6 of User kim.\n"
+        f"{host}fstrim.service: Main process exited, code=exited, status=64/USAGE\n"
+        f"{host}fstrim.service: Failed with result 'exit-code'.\n"
+        f"{host}Stopping user@1000.service - User Manager for UID 1000...\n"
+    )
+    lines = "\n".join(f"May 29 23:49:00 llm-two sglang[7]: {line}" for line in _loading().lines)
+    log = f"{host}Started kimi.service - Kimi.\n{lines}\n{others}"
+    assert (run(log).state, run(log).phase) == ("starting", "weights")
+    assert run(f"{log}{SYSTEMD}Failed with result 'signal'.\n").state == "failed"
+
+
+def test_a_stop_says_what_systemd_said_of_it() -> None:
+    lines = "\n".join(f"May 29 23:49:00 llm-two sglang[7]: {line}" for line in _loading().lines)
+    stopping = f"{lines}\nMay 29 23:50:00 llm-two systemd[1]: Stopping kimi.service - Kimi...\n"
+    stopped = run(stopping)
+    assert stopped.cause is not None
+    assert (stopped.cause.id, stopped.cause.evidence) == ("stopped", ("Stopping kimi.service - Kimi...",))
+    killed = run(
+        f"{stopping}{SYSTEMD}State 'stop-sigterm' timed out. Killing.\n"
+        f"{SYSTEMD}{EXITED}killed, status=9/KILL\n{SYSTEMD}Failed with result 'timeout'.\n"
+    )
+    assert killed.cause is not None
+    assert (killed.state, killed.phase, killed.cause.id) == ("failed", "stopping", "unit-timeout")
+
+
+def test_a_start_that_takes_too_long_has_failed_before_its_processes_are_gone() -> None:
+    lines = "\n".join(f"May 29 23:49:00 llm-two sglang[7]: {line}" for line in _loading().lines)
+    outcome = run(f"{lines}\n{SYSTEMD}start operation timed out. Terminating.\n")
+    assert outcome.cause is not None
+    assert (outcome.state, outcome.phase, outcome.cause.id) == ("failed", "weights", "unit-timeout")
+
+
+def test_a_command_that_is_not_there_is_told_by_the_process_that_was_to_become_it() -> None:
+    outcome = run(
+        "May 29 23:49:00 llm-two systemd[1]: Started kimi.service - Kimi.\n"
+        "May 29 23:49:00 llm-two (serve)[7]: kimi.service: Failed to locate executable /opt/kimi/serve: x\n"
+    )
+    assert outcome.cause is not None
+    assert (outcome.state, outcome.phase, outcome.cause.id) == ("failed", "process", "unit-command")
