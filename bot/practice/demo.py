@@ -92,14 +92,16 @@ class Typist:
         self._printer = Printer(self.workspace, show=self.show, over=self._is_over)
 
     async def type_all(self, lines: tuple[str, ...]) -> int:
-        """Each line once the one before has its verdict; the status of the last."""
+        """Each line once the one before has its verdict; the status of the last one that has."""
         self.workspace.slack.on_change(self._printer.print_change)
         status = HEALTHY
         for line in lines:
-            status = await self._type(_ADDRESS.sub("", line).strip())
+            ended = await self._type(_ADDRESS.sub("", line).strip())
+            status = status if ended is None else ended
         return status
 
-    async def _type(self, line: str) -> int:
+    async def _type(self, line: str) -> int | None:
+        """None for what has no verdict: a question after a failure does not make it good."""
         slack = self.workspace.slack
         self._printer.say(f"alice: /kimi {line}")
         answers, files, last = len(slack.ephemerals(ALICE)), len(slack.files), await self._last()
@@ -114,7 +116,7 @@ class Typist:
             await slack.wait_for(lambda s: len(s.ephemerals(ALICE)) > answers or None, _ANSWER_WITHIN)
             await self._see_rest(verb, answers, files)
         await self._settle()
-        return HEALTHY
+        return None
 
     async def _see_rest(self, verb: str, answers: int, files: int) -> None:
         """What the first answer announces: a file, a picture, or a second answer."""

@@ -71,6 +71,12 @@ async def test_a_failed_start_ends_with_3_and_shows_the_file() -> None:
     assert re.search(r"\[file\] kimi-k2\.5-.*\.log \([\d,]+ bytes\)", ended.out)
 
 
+async def test_what_is_asked_after_a_failure_does_not_make_it_good() -> None:
+    status, shown = await play("restart kimi-k2.5", "why", scenario="oom-in-weights", speed=200)
+    assert status == FAILED
+    assert "memory" in shown.partition("alice: /kimi why")[2]
+
+
 async def test_a_stall_that_something_comes_of_is_waited_out() -> None:
     status, shown = await play("restart kimi-k2.5", scenario="nccl-timeout", speed=200)
     assert status == FAILED
