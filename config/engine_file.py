@@ -133,6 +133,7 @@ class Arguments(Part):
     begin: tuple[Rule, ...] = ()
     sizes: dict[str, str] = {}  # name → pattern with one group
     no_graphs: str | None = None  # pattern that tells that no graphs will be captured
+    drafts: str | None = None  # pattern that tells that a draft model will be loaded
 
 
 class Surroundings(Part):
@@ -144,11 +145,18 @@ class Surroundings(Part):
 
 
 class Frame(Part):
-    """A function that stands in tracebacks, and the phase in which it runs."""
+    """A function that stands in tracebacks, and the phase in which it runs, or whose model it is about."""
 
     function: str
-    phase: PhaseName
+    file: str | None = None  # searched for in the path
+    phase: PhaseName | None = None
+    role: Literal["target", "draft"] | None = None
     by: str
+
+    def fits(self, path: str, name: str) -> bool:
+        return re.fullmatch(self.function, name) is not None and (
+            self.file is None or re.search(self.file, path) is not None
+        )
 
 
 class EngineFile(Part):
@@ -185,10 +193,12 @@ class EngineFile(Part):
         """The phase's rule; None where this engine shows nothing of that phase."""
         return self.reader.by_phase.get(phase)
 
-    def phase_of_frame(self, text: str) -> str | None:
-        """The phase in which the function of a traceback's `File "…", line N, in NAME` runs."""
-        name = text.rpartition(" in ")[2]
-        return next((phase for pattern, phase in self.reader.frames if pattern.fullmatch(name)), None)
+    def place_of_frame(self, text: str) -> tuple[str | None, str | None]:
+        """The phase and the role in which the function of a traceback's `File "…", line N, in NAME` runs."""
+        path, _, name = text.rpartition(" in ")
+        fitting = [each for each in self.reader.frames if each.fits(path, name)]
+        phase = next((each.phase for each in fitting if each.phase), None)
+        return phase, next((each.role for each in fitting if each.role), None)
 
     def patience_of(self, phase: str) -> timedelta | None:
         rule = self.rule_of(phase)
@@ -260,9 +270,10 @@ class Reader:
         self.read_tag = lru_cache(_TAGS)(self._read_tag)
         self.untagged = tuple(re.compile(each) for each in engine.prefix.untagged)
         self._sizes = {name: re.compile(each) for name, each in engine.arguments.sizes.items()}
-        self.frames = tuple((re.compile(each.function), each.phase) for each in engine.frame)
+        self.frames = engine.frame
         self._starts = tuple(re.compile(each.line) for each in engine.arguments.begin if each.line)
         self.no_graphs = re.compile(engine.arguments.no_graphs or "(?!)")
+        self.drafts = re.compile(engine.arguments.drafts or "(?!)")
 
     def find_stamp(self, reading: str) -> re.Match[str] | None:
         """The engine's own prefix, where the line has it."""

@@ -63,8 +63,11 @@ class Suspects:
         failures: list[FailureSaid] = []
         if findings and findings is not ONLY_NOISE:
             failures = self._sort(findings)
-        elif findings and self.state.recent:
-            self._hear_noise(line.reading)
+        elif findings:
+            if self.state.recent:
+                self._hear_noise(line.reading)
+            if _TRACEBACK in line.reading:
+                return  # a request's own words
         if failures or self.state.traces or self._tells(line.reading):
             self._read(line.reading, str(line.pid or ""), failures, where=(phase, role))
 
@@ -164,8 +167,9 @@ class Suspects:
         if text.startswith("File "):
             trace.uncaught = trace.uncaught or (not trace.frame and _OUTERMOST.search(text) is not None)
             trace.frame, trace.code = text, ""
-            phase = self._engine.phase_of_frame(text) if self._engine is not None else None
+            phase, role = self._engine.place_of_frame(text) if self._engine is not None else (None, None)
             trace.phase = PhaseId(phase) if phase else trace.phase
+            trace.role = Role(role) if role else trace.role
         elif not trace.code and text.strip("^~ "):
             trace.code = text
 
@@ -182,7 +186,7 @@ class Suspects:
         crash = next((each for each in self.state.suspects if each.phase is PhaseId.PROCESS), None)
         if crash is None or not crash.fatal or self._engine is None or not _DUMPED.match(text):
             return
-        phase = self._engine.phase_of_frame(text)
+        phase, _ = self._engine.place_of_frame(text)
         crash.phase = PhaseId(phase) if phase else crash.phase
 
     def _accuse(
@@ -217,12 +221,15 @@ class Suspects:
             self._add_line(trace.suspect, trace.frame)
             if trace.code and _BARE.match(said.text):
                 self._add_line(trace.suspect, trace.code)
-        self._place(self.state.suspects[trace.suspect], trace.phase)
+        self._place(self.state.suspects[trace.suspect], trace)
         trace.awaiting = trace.chained = trace.announced = False
         trace.rest = 3
 
-    def _place(self, suspect: Suspect, phase: PhaseId | None) -> None:
+    def _place(self, suspect: Suspect, trace: Trace) -> None:
         """The functions of a traceback tell more than a log in which its rank, or every rank, kept silent."""
+        phase = trace.phase
+        if trace.role is Role.DRAFT and suspect.role is Role.TARGET:
+            suspect.role, suspect.phase = Role.DRAFT, phase or suspect.phase
         if phase is None or (phase is PhaseId.READY and suspect.phase is not PhaseId.PROCESS):
             return
         if _ORDER.index(phase) > _ORDER.index(suspect.phase):

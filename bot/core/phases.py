@@ -50,6 +50,7 @@ class TrackerState:
     settled: list[Rank] = field(default_factory=list)
     behind: bool = False  # this log is of a node behind the first: it never says that it serves
     no_graphs: bool = False
+    drafts: bool = False  # a draft model will be loaded too
     ready: bool = False
     unrecognised: int = 0
 
@@ -67,6 +68,9 @@ class Tracker:
         self._reader = engine.reader
         self._present: tuple[PhaseId, Role] | None = None  # what `current` said, until something moves
         self._lead = next((PhaseId(rule.id) for rule in engine.phase if rule.rounds == "lead"), None)
+        self._last = next(
+            (PhaseId(rule.id) for rule in engine.phase if "*" in rule.ends), None
+        )  # behind all ranks
 
     # ---- reading ------------------------------------------------------------------------------------------
 
@@ -144,6 +148,7 @@ class Tracker:
         self.state.sizes[scene.member] = max(1, whole // max(1, int(sizes.get("nodes", 1))))
         self.state.behind = int(sizes.get("node", 0)) > 0
         self.state.no_graphs = reader.no_graphs.search(arguments) is not None
+        self.state.drafts = reader.drafts.search(arguments) is not None
 
     # ---- begins, ends, progress ---------------------------------------------------------------------------
 
@@ -371,20 +376,36 @@ class Tracker:
         spans = self.state.spans
         if spans.last is None:
             return None
+        if self.state.settled and self._last is not None and spans.find(self._last) is None:
+            return self._last, Role.TARGET
         last = spans.records[spans.last]
-        after = self._after(last.phase)
-        while self.state.no_graphs and after in {PhaseId.COMPILE, PhaseId.GRAPHS}:
-            after = self._after(after)
+        after = self._following(last.phase)
         if after is None:
             return last.phase, last.role
+        if self.state.drafts and last.role is Role.TARGET and not self._has_rounds(after):
+            drafted = self._drafted()
+            if drafted is not None:
+                return drafted, Role.DRAFT
         first = spans.find(after, Role.TARGET) is None
         return after, Role.TARGET if first or not self._has_rounds(after) else last.role
+
+    def _drafted(self) -> PhaseId | None:
+        """What comes next of the draft model; None when nothing of it is still to come."""
+        done = [each.phase for each in self.state.spans.records if each.role is Role.DRAFT]
+        after = self._following(done[-1]) if done else self._lead
+        return after if self._has_rounds(after) else None
+
+    def _following(self, phase: PhaseId | None) -> PhaseId | None:
+        after = self._after(phase)
+        while self.state.no_graphs and after in {PhaseId.COMPILE, PhaseId.GRAPHS}:
+            after = self._after(after)
+        return after
 
     def _after(self, phase: PhaseId | None) -> PhaseId | None:
         return next((PhaseId(rule.id) for rule in self.engine.phase if phase in rule.after), None)
 
-    def _has_rounds(self, phase: PhaseId) -> bool:
-        rule = self.engine.rule_of(phase)
+    def _has_rounds(self, phase: PhaseId | None) -> bool:
+        rule = self.engine.rule_of(phase) if phase is not None else None
         return rule is not None and rule.rounds in {"lead", "follow"}
 
     def places(self) -> tuple[RankView, ...]:

@@ -42,6 +42,7 @@ class Trace:
     passed_over: bool = False  # nothing ends with it
     uncaught: bool = False  # its outermost frame is where a process begins
     phase: PhaseId | None = None  # in which the functions in it run
+    role: Role | None = None  # whose model they are about
     rest: int = 0  # how many lines of a long message may still belong to it
 
 

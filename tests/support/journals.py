@@ -244,7 +244,7 @@ class Journal:
         return self.text().encode()
 
 
-def journal(version: str = "0.5.8", ranks: tuple[str, ...] = tp(8), **sizes: int | bool) -> Journal:
+def journal(version: str = "0.5.8", ranks: tuple[str, ...] = tp(8), **sizes: int | str) -> Journal:
     """A log of that version with those rank tags; `sizes` go into the launch arguments."""
     told = {"tp_size": len(ranks), "pp_size": 1, "dp_size": 1, "nnodes": 1, "node_rank": 0, **sizes}
     arguments = ", ".join(f"{name}={value}" for name, value in told.items())

@@ -496,6 +496,40 @@ def test_nccls_own_warning_tells_why_a_call_of_it_failed(warning: str, known: st
     assert error in cause.evidence
 
 
+SPECULATIVE = '  File "/opt/sglang/srt/speculative/{file}.py", line 3, in {function}'
+
+
+@pytest.mark.parametrize(
+    ("frames", "phase", "role"),
+    [
+        ((("eagle_worker", "__init__"),), PhaseId.WEIGHTS, Role.DRAFT),
+        ((("eagle_worker", "__init__"), ("eagle_worker", "init_cuda_graphs")), PhaseId.GRAPHS, Role.DRAFT),
+        ((("eagle_worker", "forward_batch_generation"),), PhaseId.GRAPHS, Role.TARGET),
+    ],
+)
+def test_the_functions_tell_whose_model_failed(
+    frames: tuple[tuple[str, str], ...], phase: PhaseId, role: Role
+) -> None:
+    log = journal().launched().connected().with_target()
+    log.say("Scheduler hit an exception: Traceback (most recent call last):", "TP1")
+    log.bare(
+        *[SPECULATIVE.format(file=file, function=function) for file, function in frames], "KeyError: 'x'"
+    )
+    cause = accuse(log).cause()
+    assert cause is not None
+    assert (cause.phase, cause.role) == (phase, role)
+
+
+def test_a_request_that_quotes_a_traceback_opens_none() -> None:
+    log = (
+        journal()
+        .healthy()
+        .say("Receive: obj=GenerateReqInput(text='Traceback (most recent call last): ...')")
+    )
+    suspects = accuse(log)
+    assert not suspects.state.traces
+
+
 def test_what_only_follows_names_no_chain_of_exceptions() -> None:
     log = loading().scheduler_exception(
         "TP1",

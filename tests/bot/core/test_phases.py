@@ -191,6 +191,29 @@ def test_without_graphs_the_server_is_next() -> None:
     assert tracker.current() == (PhaseId.SERVER, Role.TARGET)
 
 
+def test_without_graphs_a_draft_model_that_was_asked_for_is_next() -> None:
+    log = journal("0.5.8", tp(1), disable_cuda_graph=True, speculative_algorithm="'EAGLE3'").launched()
+    tracker, _ = follow(log.connected().loading().loaded().pooled())
+    assert tracker.current() == (PhaseId.WEIGHTS, Role.DRAFT)
+    feed(tracker, journal("0.5.8", tp(1)).loading().loaded().lines)
+    assert tracker.current() == (PhaseId.MEMORY, Role.DRAFT)
+    feed(tracker, journal("0.5.8", tp(1)).pooled().lines)
+    assert tracker.current() == (PhaseId.SERVER, Role.TARGET)
+
+
+@pytest.mark.parametrize("algorithm", ["'NGRAM'", "None"])
+def test_no_draft_model_is_waited_for_where_none_is_asked_for(algorithm: str) -> None:
+    log = journal("0.5.8", tp(1), disable_cuda_graph=True, speculative_algorithm=algorithm).launched()
+    tracker, _ = follow(log.connected().loading().loaded().pooled())
+    assert tracker.current() == (PhaseId.SERVER, Role.TARGET)
+
+
+def test_a_model_that_captures_nothing_is_through_with_its_ranks_settled() -> None:
+    log = journal("0.5.8", tp(1)).launched().connected().loading().loaded().pooled()
+    tracker, _ = follow(log.say("max_total_num_tokens=123456, context_len=32768"))
+    assert tracker.current() == (PhaseId.SERVER, Role.TARGET)
+
+
 @pytest.mark.parametrize("version", WORDINGS)
 def test_a_log_may_start_midway(version: str) -> None:
     target = "target " if WORDINGS[version].pools_last else ""
