@@ -99,7 +99,7 @@ def _describe_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    # What is loaded stays: looking through it for garbage, now and while it starts, takes a sixth of the time.
+    # What is loaded stays: looking through it for garbage, now and later on, takes a sixth of the time.
     gc.disable()
     from bot.app import faults_of_parts
     from bot.run import parse_listen, run
