@@ -147,15 +147,21 @@ async def _slack(configuration: Configuration, settings: Settings) -> list[Findi
         words = f"{error}: take the bot token from OAuth & Permissions again"
         return [Finding("slack token", good=False, words=words)]
     findings = [Finding("slack token", good=True, words=f"{account.user} in {account.team}")]
-    missing = sorted(SCOPES - account.scopes)
-    words = f"add {', '.join(missing)} and reinstall the app" if missing else "all there"
-    findings.append(Finding("slack scopes", good=not missing, words=words))
+    findings.append(judge_scopes(account.scopes))
     channels = dict.fromkeys(map(configuration.channel_of, configuration.services))
     if configuration.slack.fallback_channel is not None:
         channels.setdefault(configuration.slack.fallback_channel)
     findings.extend([await _channel(client, channel) for channel in channels])
     findings.extend([await _group(client, group) for group in _groups(configuration)])
     return findings
+
+
+def judge_scopes(granted: frozenset[str] | None) -> Finding:
+    if granted is None:  # what answers is not Slack itself
+        return Finding("slack scopes", good=True, words="not told by what answers in Slack's place")
+    missing = sorted(SCOPES - granted)
+    words = f"add {', '.join(missing)} and reinstall the app" if missing else "all there"
+    return Finding("slack scopes", good=not missing, words=words)
 
 
 async def _channel(client: AsyncWebClient, channel: str) -> Finding:

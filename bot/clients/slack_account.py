@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 class Account:
     user: str
     team: str
-    scopes: frozenset[str]  # as Slack lists them in the header of each answer
+    scopes: frozenset[str] | None  # as Slack lists them in the header of each answer; None: it does not
 
 
 async def look_up_account(web: AsyncWebClient) -> Account:
     """`auth.test`. Raises one of the SlackErrors."""
     with sending("auth.test"):
         answer = await web.auth_test()
-    header = next((value for name, value in answer.headers.items() if name.lower() == "x-oauth-scopes"), "")
-    scopes = frozenset(scope.strip() for scope in header.split(",") if scope.strip())
+    header = next((value for name, value in answer.headers.items() if name.lower() == "x-oauth-scopes"), None)
+    scopes = None if header is None else frozenset(filter(None, map(str.strip, header.split(","))))
     return Account(str(answer.get("user")), str(answer.get("team")), scopes)
 
 

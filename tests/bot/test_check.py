@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 
 from bot.__main__ import MANIFEST
-from bot.check import SCOPES, Finding, check, render_findings
+from bot.check import SCOPES, Finding, check, judge_scopes, render_findings
 from bot.clients.records import Parked
 from bot.clients.store import Store
 from bot.clock import Clock
@@ -343,6 +343,11 @@ def test_rows_stand_under_each_other() -> None:
     )
     assert rows == "ok    redis   answers\nWRONG host a  no"
     assert render_findings([]) == ""
+
+
+def test_scopes_that_nobody_tells_are_no_fault() -> None:
+    found = judge_scopes(None)
+    assert (found.good, found.words) == (True, "not told by what answers in Slack's place")
 
 
 def test_the_scopes_are_those_of_the_manifest() -> None:
