@@ -24,7 +24,7 @@ async def test_the_bot_token_has_a_user_a_team_and_scopes() -> None:
 async def test_scopes_that_were_not_granted_are_not_listed() -> None:
     async with practice_slack(scopes=("chat:write", "commands")) as slack:
         account = await look_up_account(connect_slack(slack.bot_token, slack.api_url))
-    assert account.scopes == {"chat:write", "commands"}
+    assert account.scopes == frozenset({"chat:write", "commands"})
 
 
 async def test_where_nothing_tells_the_scopes_they_are_unknown() -> None:
