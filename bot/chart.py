@@ -34,7 +34,6 @@ from bot.sheet import (
     WIDTH,
     Sheet,
     fill_of,
-    fit,
     make_rectangle,
     round_steps,
     spell,
@@ -53,8 +52,10 @@ _DRAWING = threading.Lock()
 
 _LEFT, _RIGHT, _ROW, _LOW_ROW, _HEAD, _LINE, _KEY = 0.86, 0.16, 0.30, 0.215, 0.70, 0.22, 0.215  # inches
 _HIGH_ROWS = 9  # more are lower, so that sixteen ranks still fit a phone
-_LETTERS = 56  # of a line of text
+_WIDE = WIDTH - 0.28  # inches, of a line of text
+_LETTERS = 56  # of one, mostly
 _SHORT_NAME = 5  # letters, beside which a word has room
+_SIGNS = {Mark.FAILED: "✗ ", Mark.STALLED: "! "}
 
 
 def draw_waterfall(waterfall: Waterfall) -> bytes:
@@ -87,12 +88,13 @@ def _remarks(waterfall: Waterfall) -> list[str]:
 
 
 def _head(sheet: Sheet, waterfall: Waterfall, remarks: list[str]) -> None:
-    sheet.write(0.14, 0.13, fit(waterfall.title, 36), LARGEST, weight="bold")
+    few = len(waterfall.lanes) < waterfall.ranks
+    sheet.write(0.14, 0.13, waterfall.title, LARGEST, weight="bold", within=_WIDE - few * 1.4)
     colour = BAD if waterfall.sign in _BAD_SIGNS else TEXT
-    sheet.write(0.14, 0.40, fit(f"{waterfall.sign} {waterfall.verdict}", 52), LARGE, color=colour)
+    sheet.write(0.14, 0.40, f"{waterfall.sign} {waterfall.verdict}", LARGE, color=colour, within=_WIDE)
     for place, remark in enumerate(remarks):
-        sheet.write(0.14, 0.65 + _LINE * place, fit(remark, 60), NORMAL)
-    if len(waterfall.lanes) < waterfall.ranks:
+        sheet.write(0.14, 0.65 + _LINE * place, remark, NORMAL, within=_WIDE)
+    if few:
         told = f"{len(waterfall.lanes)} of {waterfall.ranks} ranks shown"
         sheet.write(WIDTH - 0.14, 0.16, told, SMALL, ha="right", color=DIM)
 
@@ -164,16 +166,18 @@ def _mark_bar(axes: Axes, bar: Bar, row: int, wide: float) -> None:
 
 def _name_lane(sheet: Sheet, lane: Lane, middle: float, *, first: bool, low: bool) -> None:
     wrong = lane.mark is not Mark.DONE
-    colour = BAD if wrong else TEXT
-    name = f"✗ {lane.name}" if wrong else lane.name
     lift = 0.065 if lane.note and not low else 0.0
     weight = "bold" if first or wrong or lane.note == "slowest" else "normal"
-    style = {"ha": "right", "va": "center", "weight": weight}
-    sheet.write(_LEFT - 0.08, middle - lift, fit(name, 12), SMALL if low else NORMAL, color=colour, **style)
-    if lane.note and low and len(name) <= _SHORT_NAME:
+    style: dict[str, Any] = {"ha": "right", "va": "center", "weight": weight, "color": BAD if wrong else TEXT}
+    size = SMALL if low else NORMAL
+    right, top, room = _LEFT - 0.08, middle - lift, _LEFT - (0.27 if wrong else 0.12)
+    wide = sheet.write(right, top, lane.name, size, within=room, end=True, **style)
+    if wrong:
+        sheet.write(right - wide - 0.05, top, _SIGNS[lane.mark].strip(), size, **style)
+    elif lane.note and low and len(lane.name) <= _SHORT_NAME:
         sheet.write(0.06, middle, lane.note, 6.5, ha="left", va="center", color=DIM)
-    elif lane.note and not low:
-        sheet.write(_LEFT - 0.08, middle + lift, lane.note, 7.0, ha="right", va="center", color=DIM)
+    if lane.note and not low:
+        sheet.write(right, middle + lift, lane.note, 7.0, ha="right", va="center", color=DIM)
 
 
 def _draw_keys(sheet: Sheet, waterfall: Waterfall, top: float) -> None:
@@ -192,7 +196,7 @@ def _draw_key(sheet: Sheet, number: int, share: Share, top: float, *, timed: boo
     middle = top + 0.085
     sheet.write(0.26, middle, str(number), NORMAL, ha="right", va="center", weight="bold")
     sheet.patch(0.32, top, 0.22, 0.17, **fill_of(share.phase, share.role))
-    sign = {Mark.FAILED: "✗ ", Mark.STALLED: "! "}.get(share.mark, "")
+    sign = _SIGNS.get(share.mark, "")
     sheet.write(0.60, middle, f"{sign}{share.label}", NORMAL, va="center", color=colour)
     if timed and share.took is not None:
         sheet.write(2.42, middle, spell_duration(share.took), NORMAL, ha="right", va="center", color=colour)
@@ -223,7 +227,8 @@ def draw_history(history: History) -> bytes:
 def _history_head(sheet: Sheet, history: History) -> None:
     good = sum(each.good for each in history.columns)
     bad = len(history.columns) - good
-    sheet.write(0.14, 0.13, fit(history.title, 36), LARGEST, weight="bold")
+    room = _WIDE - 1.7 if history.cut else _WIDE
+    sheet.write(0.14, 0.13, history.title, LARGEST, weight="bold", within=room)
     sheet.write(0.14, 0.41, f"✓ {good} healthy", LARGE)
     sheet.write(1.34, 0.41, f"✗ {bad} failed", LARGE, color=BAD if bad else DIM)
     if history.usual is not None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 WIDTH = 3.9  # inches, a hundred points of a phone each
 DOTS = 240  # an inch: sharp on a phone, and still a small file
-LARGEST, LARGE, NORMAL, SMALL = 12.5, 10.5, 9.5, 8.5  # points
+LARGEST, LARGE, NORMAL, SMALL, SMALLEST = 12.5, 10.5, 9.5, 8.5, 6.8  # points
 
 GROUND = "#1f232a"
 FRAME = "#9aa3ad"
@@ -79,12 +79,21 @@ class Sheet:
         figure.add_artist(frame)
         return cls(height, figure)
 
-    def write(self, left: float, top: float, text: str, size: float = NORMAL, **style: Any) -> None:
-        """Never read as mathematics: a name may hold a dollar sign."""
+    def write(
+        self, left: float, top: float, text: str, size: float = NORMAL, *, within: float | None = None,
+        end: bool = False, **style: Any,
+    ) -> float:  # fmt: skip
+        """Never read as mathematics: a name may hold a dollar sign.
+
+        What is wider than `within` inches is made smaller, then cut: its end, or with `end` its beginning.
+        Returns how many inches it is wide.
+        """
         style = {"color": TEXT, "va": "top", **style}
-        self.figure.text(
-            left / WIDTH, 1 - top / self.height, _printable(text), fontsize=size, parse_math=False, **style
-        )
+        text, bold = _printable(text), style.get("weight") == "bold"
+        if within is not None:
+            text, size = _squeeze(text, size, within, bold=bold, end=end)
+        self.figure.text(left / WIDTH, 1 - top / self.height, text, fontsize=size, parse_math=False, **style)
+        return _measure(text, size, bold=bold)
 
     def patch(self, left: float, top: float, width: float, height: float, **style: Any) -> None:
         place = (left / WIDTH, 1 - (top + height) / self.height)
@@ -121,8 +130,21 @@ def _printable(text: str) -> str:
     return "".join(sign if font.get_char_index(ord(sign)) else "?" for sign in text)
 
 
-def fit(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _squeeze(text: str, size: float, within: float, *, bold: bool, end: bool) -> tuple[str, float]:
+    smaller = max(min(size, size * within / max(_measure(text, size, bold=bold), 0.01)), min(SMALLEST, size))
+    whole = text
+    while len(text) > 1 and _measure(text, smaller, bold=bold) > within:
+        whole = whole[1:] if end else whole[:-1].rstrip()
+        text = f"…{whole}" if end else f"{whole}…"
+    return text, smaller
+
+
+def _measure(text: str, size: float, *, bold: bool) -> float:
+    """Inches."""
+    font = get_font(findfont(FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")))
+    font.set_size(100, 72)  # as large as that no pixel is lost to the rounding of each letter
+    font.set_text(text, 0.0)
+    return float(font.get_width_height()[0] / 64 / 72) * size / 100
 
 
 def fill_of(phase: PhaseId, role: Role) -> dict[str, Any]:

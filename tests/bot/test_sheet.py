@@ -13,10 +13,10 @@ from bot.sheet import (
     FRAME,
     GROUND,
     REST,
+    SMALLEST,
     TEXT,
     Sheet,
     fill_of,
-    fit,
     round_steps,
     spell,
 )
@@ -76,5 +76,16 @@ def test_what_the_font_has_no_sign_for_is_no_empty_box() -> None:
     assert [text.get_text() for text in sheet.figure.texts] == ["?? $x$ ?"]
 
 
-def test_a_name_that_is_too_long_ends_in_dots() -> None:
-    assert fit("sglang-kimi", 6) == "sglan…"
+def test_what_is_too_wide_is_made_smaller_then_cut() -> None:
+    sheet = Sheet.of(1.0)
+    for text, end in (("TP3", True), ("DP1 TP10 EP3", True), ("W" * 90, True), ("W" * 90, False)):
+        sheet.write(0.1, 0.1, text, 9.5, within=0.78, end=end)
+    short, long, cut, other = sheet.figure.texts
+    assert (short.get_text(), short.get_fontsize()) == ("TP3", 9.5)
+    assert long.get_text() == "DP1 TP10 EP3"
+    assert SMALLEST <= float(long.get_fontsize()) < 9.5
+    assert cut.get_text().startswith("…W")
+    assert other.get_text().endswith("W…")
+    sheet.figure.draw_without_rendering()
+    widths = [text.get_window_extent().width / sheet.figure.dpi for text in sheet.figure.texts]
+    assert all(width < 0.8 for width in widths)
