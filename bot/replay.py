@@ -206,6 +206,7 @@ class _Reading:
             start.tracker.begin(PhaseId.PROCESS, self._at)
         if any(isinstance(each, PhaseBegan) and each.phase is PhaseId.STOPPING for each in findings):
             start.stopping = not start.suspects.is_proven
+            start.stopped.append(line.reading)
         phase, role = self._where_it_failed(findings)
         start.suspects.note(line, findings, phase=phase, role=role)
 

@@ -37,10 +37,11 @@ _IN_FRAME = '", line '
 _FRAME = re.compile(r'\s*File "[^"]*", line \d+, in \S')
 _DUMPED = re.compile(r'\s*File "[^"]*", line \d+ in \S')  # by faulthandler: without a comma
 _STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
-# The outermost frame of an exception that ends its process: a script, a module run as one, a spawned child.
+# The outermost frame of an exception that ends its process: a script, a module run as one, a spawned child. A
+# package may print what it caught while it was imported.
 _OUTERMOST = re.compile(
     r'in (?:_run_module_as_main|spawn_main|_bootstrap)$|(?:launch_server|/bin/[\w.-]+|api_server)(?:\.py)?", '
-    r"line \d+, in <module>$"
+    r'line \d+, in <module>$|File "(?![^"]*(?:-packages/|__init__))[^"]*", line \d+, in <module>$'
 )
 _WHAT, _ABORTING = "what():", "terminate called"  # of an exception in C++ that nobody caught
 _ORDER = list(PhaseId)

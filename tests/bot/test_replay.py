@@ -267,6 +267,7 @@ def test_asked_to_stop_it_is_no_longer_ready() -> None:
     assert (outcome.state, outcome.phase) == ("failed", "stopping")
     assert outcome.cause is not None
     assert outcome.cause.id == "stopped"
+    assert "SIGTERM received" in outcome.cause.evidence[0]
 
 
 UNIT = "May 29 23:49:00 llm-two systemd[1]: {}"

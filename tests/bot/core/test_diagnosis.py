@@ -78,11 +78,18 @@ def test_what_was_survived_is_no_cause() -> None:
         '  File "/usr/lib/python3.12/multiprocessing/process.py", line 314, in _bootstrap',
         '  File "/opt/engine/launch_server.py", line 30, in <module>',
         '  File "/opt/venv/bin/sglang", line 8, in <module>',
+        '  File "/srv/serve.py", line 8, in <module>',
     ],
 )
 def test_an_exception_that_leaves_its_process_is_fatal(outermost: str) -> None:
     log = journal().healthy().bare("Traceback (most recent call last):", outermost, "ValueError: no")
     assert accuse(log).is_proven
+
+
+def test_an_exception_that_a_package_printed_while_it_was_imported_is_not() -> None:
+    log = journal().launched().bare("Traceback (most recent call last):")
+    log.bare('  File "/usr/lib/python3/dist-packages/torch/x.py", line 10, in <module>', "ValueError: no")
+    assert not accuse(log).is_proven
 
 
 def test_an_exception_in_a_thread_is_not() -> None:
