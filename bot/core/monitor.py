@@ -78,7 +78,7 @@ from bot.core.monitor_starts import (
 from bot.core.monitor_state import WatchPlan, WatchStanding, WatchState, kept
 from bot.core.monitor_turn import WatchTurn
 from bot.core.monitor_units import Ails, RunBegan, RunDied, RunStopped, read_line, read_state
-from bot.core.startup_view import host_of
+from bot.core.startup_scene import host_of
 from bot.core.times import bring_back
 
 if TYPE_CHECKING:

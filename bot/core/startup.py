@@ -72,10 +72,11 @@ from bot.core.startup_lines import take_facts, take_line
 from bot.core.startup_markers import check_markers
 from bot.core.startup_members import read_unit
 from bot.core.startup_proof import check_ready, probe, take_answer, take_smoke
+from bot.core.startup_scene import host_of, unit_of
 from bot.core.startup_setup import ask_again, check_setup, setups_to_keep, take_setup
 from bot.core.startup_state import MemberState, Plan, Sent, StartupState
 from bot.core.startup_turn import Turn
-from bot.core.startup_view import host_of, unit_of, view_of
+from bot.core.startup_view import view_of
 from bot.core.startup_waits import check_limit, check_moved, check_silence, check_verb
 from bot.core.suspect import SuspectsState
 from bot.core.words import spell_duration

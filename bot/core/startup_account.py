@@ -11,15 +11,15 @@ from bot.core.baseline import phase_key
 from bot.core.changes import spell_change
 from bot.core.events import PhaseId, Role, Verb
 from bot.core.picture import Subject, Waterfall, make_waterfall, say_where
+from bot.core.startup_scene import elapsed, host_now
 from bot.core.startup_setup import changes_of
-from bot.core.startup_view import elapsed, host_now
 from bot.core.words import Searched, spell_duration, spell_usual
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from bot.core.startup_scene import Scene
     from bot.core.startup_state import StartupState
-    from bot.core.startup_view import Scene
 
 _MOST_CHANGES = 40  # more is another deployment, which its thread tells
 

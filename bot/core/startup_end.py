@@ -16,9 +16,10 @@ from bot.core.startup_account import has_picture
 from bot.core.startup_kernel import killed_cause
 from bot.core.startup_markers import say_last
 from bot.core.startup_members import Fell, name_member
+from bot.core.startup_scene import elapsed
 from bot.core.startup_setup import changes_of, stale_members
 from bot.core.startup_state import Downfall, Fall
-from bot.core.startup_view import elapsed, phases_of
+from bot.core.startup_way import phases_of
 
 if TYPE_CHECKING:
     from bot.core.events import UserId

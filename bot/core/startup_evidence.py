@@ -11,8 +11,8 @@ from bot.core.events import PhaseId, Role, Verb
 from bot.core.ranks import in_order
 from bot.core.startup_end import take_fall
 from bot.core.startup_members import Fell, name_member, reads_on
+from bot.core.startup_scene import pace, record_of, time_in_phase
 from bot.core.startup_state import Downfall
-from bot.core.startup_view import pace, record_of, time_in_phase
 from bot.core.trace import Trace, say_reading, say_shard
 from bot.core.words import count, name_doing, name_ranks, spell_duration
 

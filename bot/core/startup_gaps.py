@@ -15,8 +15,8 @@ from bot.core.actions import LogGap, Noticed, Resumed
 from bot.core.events import HostLost, HostRestored, LogLine, LogMissed, Member, Verb
 from bot.core.startup_end import fail_with, take_fall
 from bot.core.startup_members import Fell
+from bot.core.startup_scene import host_of
 from bot.core.startup_state import Downfall, Sent
-from bot.core.startup_view import host_of
 from bot.core.words import end_sentence, spell_duration
 
 if TYPE_CHECKING:

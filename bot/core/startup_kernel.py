@@ -8,8 +8,8 @@ from bot.core.cause import Cause, name_cause
 from bot.core.events import MAIN_RANK, LogLine, Member, PhaseId, Rank
 from bot.core.kernel import belongs, is_kill, matters, names_process, read_pid
 from bot.core.startup_members import Fell, Whose, whose
+from bot.core.startup_scene import host_now
 from bot.core.startup_state import Downfall
-from bot.core.startup_view import host_now
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -41,9 +41,9 @@ from bot.core.startup_members import (
     whose,
 )
 from bot.core.startup_proof import forget_answer, take_ready
+from bot.core.startup_scene import host_now
 from bot.core.startup_setup import read_setup
 from bot.core.startup_state import Downfall, Sent, StartupState
-from bot.core.startup_view import host_now
 from bot.core.words import name_doing
 
 if TYPE_CHECKING:

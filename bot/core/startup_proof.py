@@ -19,8 +19,8 @@ from bot.core.readiness import (
 )
 from bot.core.startup_end import fail_with, finish, take_fall
 from bot.core.startup_members import Fell
+from bot.core.startup_scene import host_now
 from bot.core.startup_state import Downfall
-from bot.core.startup_view import host_now
 
 if TYPE_CHECKING:
     from bot.core.events import ProbeAnswer, SmokeResult

@@ -13,8 +13,9 @@ from bot.core.findings import Finding, PhaseBegan, PhaseEnded
 from bot.core.marker import Markers, MarkerState
 from bot.core.phases import Tracker
 from bot.core.recognition import Recognition
+from bot.core.startup_scene import Scene, current_phase, host_now, patience_now
 from bot.core.startup_state import Moved, Plan, Proof, SetupState, StartupState
-from bot.core.startup_view import Scene, current_phase, host_now, patience_now, view_of
+from bot.core.startup_view import view_of
 from bot.core.suspect import SuspectsState
 from bot.core.words import name_doing
 from config.engine_file import AUTO

@@ -9,12 +9,8 @@ from bot.core.actions import StallReported, UploadStacks
 from bot.core.readiness import missing_proof
 from bot.core.startup_end import fail_with
 from bot.core.startup_members import not_carried_out
-from bot.core.startup_view import (
-    evidence_of,
-    last_moved,
-    record_of,
-    time_in_phase,
-)
+from bot.core.startup_scene import last_moved, record_of, time_in_phase
+from bot.core.startup_view import evidence_of
 from bot.core.words import name_doing, spell_duration
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from bot.core.actions import (
 from bot.core.events import LogLine, PhaseId, Verb
 from bot.core.recognition import Recognition
 from bot.core.startup import Startup, fresh_state
+from bot.core.startup_scene import current_phase, patience_now
 from bot.core.startup_turn import Turn
-from bot.core.startup_view import current_phase, patience_now
 from config.engine_file import load_engine
 from tests.support.startup_runs import BEGAN, MEMBER, RUNNING, Run, make_plan
 
