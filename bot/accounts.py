@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.baselines import read_usual
+from bot.baselines import read_account, read_usual
 from bot.core.account import Account, PastStartup
 from bot.core.actions import Verdict
 from bot.core.events import Verb
@@ -19,7 +19,7 @@ from bot.core.startup import Startup
 from bot.ground import Ground
 from bot.messages import answer_root, name_file
 from bot.pictures import history_letter
-from bot.running import ACCOUNT, PLAN, STATE
+from bot.running import PLAN, STATE
 
 if TYPE_CHECKING:
     from bot.clients.records import Operation, Past
@@ -106,14 +106,6 @@ class Accounts:
         """Slack had not told it yet when the operation was closed."""
         address = await self.ground.store.address(past.operation)
         return address.permalink if address is not None else None
-
-
-def read_account(past: Past) -> Account:
-    try:
-        return ACCOUNT.validate_json(past.account)
-    except ValueError as error:  # pydantic's too
-        log.warning("account_unreadable", operation=past.operation, error=str(error))
-        return Account()
 
 
 def account_of_state(operation: Operation, engine: EngineFile) -> Account:

@@ -1,4 +1,4 @@
-"""What is remembered of a service's healthy starts: read when one is planned, added to when one ends."""
+"""What is remembered of a service's starts: read when one is planned or told of, added to when one ends."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from bot.core.account import Account
 from bot.core.baseline import Usual, learn, learn_speeds
 from bot.core.changes import LastHealthy
 from bot.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from bot.clients.records import Operation, Past
     from bot.clients.store import Store
     from bot.core.actions import Close
     from bot.core.events import ServiceName
@@ -20,6 +22,16 @@ log = structlog.get_logger()
 
 USUAL = TypeAdapter(Usual)
 LAST = TypeAdapter(LastHealthy)
+ACCOUNT = TypeAdapter(Account)
+
+
+def read_account(record: Operation | Past) -> Account:
+    """What stays known of one that is over, as far as it can be read."""
+    try:
+        return ACCOUNT.validate_json(record.account) if record.account else Account()
+    except ValidationError as error:
+        log.warning("account_unreadable", operation=record.operation, error=str(error))
+        return Account()
 
 
 async def read_usual(store: Store, service: ServiceName) -> Usual:

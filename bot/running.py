@@ -13,9 +13,8 @@ import structlog
 from pydantic import TypeAdapter
 
 from bot import sources
-from bot.baselines import remember
+from bot.baselines import ACCOUNT, remember
 from bot.clients.slack_history import TELLS
-from bot.core.account import Account
 from bot.core.actions import (
     Action,
     Close,
@@ -58,7 +57,6 @@ log = structlog.get_logger()
 
 PLAN = TypeAdapter(Plan)
 STATE = TypeAdapter(StartupState)
-ACCOUNT = TypeAdapter(Account)
 
 _BATCH = 64
 _SAVE_EVERY = 5.0  # real seconds, where nothing but the journal's position changed

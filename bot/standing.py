@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
-
-from bot.core.account import Account
+from bot.baselines import read_account
 from bot.core.actions import Verdict
 from bot.core.events import HostName, Member, ProbeAnswer, ServiceName, UnitState
 from bot.core.request import Held, LastStartup, Standing, StatusView
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 
 _HEALTH_WITHIN = 8.0  # real seconds: /health generates a token, and a person waits
 _OK = 200
-_ACCOUNT = TypeAdapter(Account)
 
 
 async def look(
@@ -143,7 +139,5 @@ async def _last(ground: Ground, service: ServiceName) -> LastStartup | None:
 
 def _took(past: Past) -> timedelta:
     """As its thread told: the record is closed a moment after the verdict, when log and picture are drawn."""
-    with suppress(ValueError):  # none on record, or an unreadable one
-        told = _ACCOUNT.validate_json(past.account).took
-        return past.closed - past.began if told is None else timedelta(seconds=told)
-    return past.closed - past.began
+    told = read_account(past).took
+    return past.closed - past.began if told is None else timedelta(seconds=told)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from bot.baselines import read_account
 from bot.core.actions import Verdict
 from bot.core.monitor_events import OperationEnded, OperationUnderWay
-from bot.watch_plans import account_of
 
 if TYPE_CHECKING:
     from bot.clients.store import Store
@@ -37,7 +37,7 @@ async def _ended(store: Store, operation: OperationId) -> OperationEnded | None:
     record = await store.operation(operation)
     if record is None or record.closed is None or record.verdict is None:
         return None
-    account = account_of(record)
+    account = read_account(record)
     took = record.closed - record.began if account.took is None else timedelta(seconds=account.took)
     cause = account.failure.cause if account.failure is not None else None
     return OperationEnded(operation, record.verb, Verdict(record.verdict), took, record.by or None, cause)

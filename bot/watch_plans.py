@@ -9,20 +9,17 @@ from pydantic import TypeAdapter
 
 from bot.baselines import read_usual
 from bot.clients.probe import Probe
-from bot.core.account import Account
 from bot.core.events import HostName, ServiceName
 from bot.core.monitor_state import HostPlan, HostState, WatchPlan, WatchState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.clients.records import Operation
     from bot.ground import Ground
     from config.services import Configuration
 
 WATCH_STATE = TypeAdapter(WatchState)
 HOST_STATE = TypeAdapter(HostState)
-_ACCOUNT = TypeAdapter(Account)
 
 
 def host_of_service(configuration: Configuration, service: ServiceName) -> HostName:
@@ -122,11 +119,3 @@ def probe_inside(ground: Ground, service: ServiceName) -> Probe | None:
         return None
     host = ground.hosts[host_of_service(ground.configuration, service)]
     return Probe(section.model_copy(update={"reach": "ssh"}), host=host, api_key=None)
-
-
-def account_of(operation: Operation) -> Account:
-    """Of a closed one, as far as it can be read."""
-    try:
-        return _ACCOUNT.validate_json(operation.account) if operation.account else Account()
-    except ValueError:
-        return Account()

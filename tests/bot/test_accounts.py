@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from bot.accounts import Accounts, account_of_state, read_account
+from bot.accounts import Accounts, account_of_state
+from bot.baselines import ACCOUNT, read_account
 from bot.clients.records import Address, past_of
 from bot.core.account import Account, Failure
 from bot.core.actions import Verdict
 from bot.core.events import ChannelId, MessageTs, PhaseId, Rank, Role, UserId, Verb
-from bot.running import ACCOUNT, PLAN, STATE
+from bot.running import PLAN, STATE
 from config.engine_file import load_engine
 from tests.support.carriers import SERVICE, backstage
 from tests.support.configurations import OPS

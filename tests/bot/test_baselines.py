@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 from structlog.testing import capture_logs
 
-from bot.baselines import read_last, read_usual, remember
+from bot.baselines import read_account, read_last, read_usual, remember
 from bot.core.actions import Close, Verdict
 from bot.core.baseline import Usual
 from bot.core.changes import LastHealthy
 from bot.core.setup import Setup
 from tests.support.carriers import MEMBER, SERVICE
 from tests.support.memory_store import MemoryStore
+from tests.support.outgoing import operation
 
 if TYPE_CHECKING:
     from bot.clients.store import Store
@@ -59,3 +60,10 @@ async def test_a_redis_that_is_away_costs_one_sample() -> None:
         await remember(store, SERVICE, ORDER, last=LAST)
     assert memory.setups == {}
     assert [entry["event"] for entry in logs] == ["baseline_not_learned"]
+
+
+def test_an_account_that_cannot_be_read_is_an_empty_one() -> None:
+    whole = operation(account='{"took": 12.5}')
+    assert read_account(whole).took == 12.5
+    assert read_account(operation(account="rubbish")).took is None
+    assert read_account(operation()).took is None

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bot.core.events import HostName, ServiceName
-from bot.watch_plans import account_of, make_host_plan, watched_services, why_unwatched
+from bot.watch_plans import make_host_plan, watched_services, why_unwatched
 from config.loading import parse_configuration
 from tests.support.carriers import Backstage
-from tests.support.outgoing import operation
 
 if TYPE_CHECKING:
     from config.services import Configuration
@@ -79,10 +78,3 @@ async def test_a_service_belongs_to_the_host_of_its_first_member() -> None:
     assert plan.direct == {ONE: timedelta(seconds=30)}
     assert make_host_plan(stage.ground, HostName("a"), [OFF]).others == (ONE,)
     assert (plan.escalate_after, plan.group) == (timedelta(minutes=20), "S0ONCALL")
-
-
-def test_an_account_that_cannot_be_read_is_an_empty_one() -> None:
-    whole = operation(account='{"took": 12.5}')
-    assert account_of(whole).took == 12.5
-    assert account_of(operation(account="rubbish")).took is None
-    assert account_of(operation()).took is None
