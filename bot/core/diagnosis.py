@@ -95,15 +95,19 @@ class Suspects:
             for each in failures:
                 self._hear_timeout(each)
                 self._accuse(each, process, announces=_TRACEBACK in reading, where=where)
+            self._mark(process, reading)
         elif _TRACEBACK in reading:
             self._open(process)
+            self._mark(process, reading)
         elif any(each in reading for each in _PASSED_OVER):
             self._follow(process, Trace(passed_over=True))
         else:
             if _IN_FRAME in reading:
                 trace = self._meet_frame(reading, process)
             if trace is not None:
-                self._read_on(trace, process, self._said(reading), where=where)
+                said = self._said(reading)
+                own = _stamp_of(reading, said) == trace.stamp
+                self._read_on(trace, process, said, where=where, foreign=said.stamped and not own)
 
     def _sort(self, findings: Sequence[Finding]) -> list[FailureSaid]:
         """The failures among them; anything else but noise shows that those before were survived."""
@@ -147,7 +151,15 @@ class Suspects:
             del self.state.traces[next(iter(self.state.traces))]
         return trace
 
-    def _read_on(self, trace: Trace, process: str, said: Said, *, where: tuple[PhaseId, Role]) -> None:
+    def _mark(self, process: str, reading: str) -> None:
+        trace = self.state.traces.get(process)
+        if trace is not None:
+            trace.stamp = _stamp_of(reading, self._said(reading))
+
+    def _read_on(
+        self, trace: Trace, process: str, said: Said, *, where: tuple[PhaseId, Role], foreign: bool
+    ) -> None:
+        """`foreign`: of another record than the one the traceback is in."""
         text = said.text
         if not text.strip():
             return
@@ -155,10 +167,10 @@ class Suspects:
             trace.chained = True
         elif trace.awaiting and (text[0] in " \t" or _FRAME.match(text)):
             self._read_frame(trace, text.strip())
-        elif trace.awaiting and _EXCEPTION.match(text) and not said.stamped:
+        elif trace.awaiting and _EXCEPTION.match(text) and not foreign:
             failure = FailureSaid(said.tag or MAIN_RANK, text, fatal=False, secondary=False)
             self._accuse(failure, process, announces=False, where=where)
-        elif said.stamped and not trace.awaiting:
+        elif foreign and not trace.awaiting:
             self.state.traces.pop(process, None)
         elif trace.rest and trace.suspect is not None:
             trace.rest -= 1
@@ -291,7 +303,8 @@ class Suspects:
         own = [each for each in suspects if not each.secondary]
         lasting = self._lasting()
         serious = [each for each in lasting if not each.warning]
-        return next(iter(serious or lasting or own[-1:] or suspects), None)
+        told = [each for each in serious if _TRACEBACK not in each.lines[0]]  # else only announced
+        return next(iter(told or serious or lasting or own[-1:] or suspects), None)
 
     def _lasting(self) -> list[Suspect]:
         own = [each for each in self.state.suspects if not (each.secondary or each.outlived)]
@@ -342,3 +355,7 @@ class Suspects:
     @property
     def _name(self) -> str | None:
         return self._engine.name if self._engine is not None else None
+
+
+def _stamp_of(reading: str, said: Said) -> str:
+    return reading[: len(reading) - len(said.text)]

@@ -138,6 +138,10 @@ def test_processes_are_kept_apart() -> None:
         ),
         ("launch_server.py: error: unrecognized arguments: --tpp 8", "arguments"),
         ("HW Exception by GPU node-1 (Agent handle: 0x16) reason :GPU Hang", "rocm"),
+        (" 33%|####      Memory access fault by GPU node-3 (Agent handle: 0x5a) on address 0x70", "rocm"),
+        ("malloc_consolidate(): unaligned fastbin chunk detected", "abort"),
+        ("slurmstepd: error: *** STEP 7.0 ON gpu-2 CANCELLED AT 2026-05-29T23:50:01 ***", "job-cancelled"),
+        ("srun: error: gpu-2: task 0: Exited with exit code 137", "child-killed"),
         ("[2026-05-29 23:49:47] Child process unexpectedly failed with an exit code 11. pid=7", "segfault"),
         ("段错误 (核心已转储)", "segfault"),
         ("已杀死", "killed"),
@@ -461,6 +465,16 @@ def test_a_request_that_failed_is_not_why_the_server_ended_later() -> None:
     cause = suspects.cause()
     assert cause is not None
     assert (cause.id, cause.evidence) == ("killed", ("Killed",))
+
+
+def test_tracebacks_of_two_ranks_may_stand_within_each_other() -> None:
+    log = loading().say("Scheduler hit an exception: Traceback (most recent call last):", "TP0")
+    log.say("Scheduler hit an exception: Traceback (most recent call last):", "TP1").bare(GATE, GATE)
+    cause = accuse(
+        log.bare("RuntimeError: [gloo] Connection closed by peer [127.0.0.1]:4", OOM).sigquit()
+    ).cause()
+    assert cause is not None
+    assert cause.id == "gpu-out-of-memory"
 
 
 def test_an_exception_may_be_announced_on_a_line_of_its_own() -> None:
