@@ -28,6 +28,7 @@ from bot.watching import Watching
 if TYPE_CHECKING:
     from bot.clients.leases import Lease
     from bot.core.events import Member, UnitName
+    from bot.core.monitor_host import HostWatch
 
 log = structlog.get_logger()
 
@@ -134,7 +135,7 @@ class Monitor:
         if lease is None:
             return
         self._free_since.pop(host, None)
-        watching = Watching(self.ground, self.watches, host, lease, self.carry)
+        watching = Watching(self.ground, self.watches, host, lease, self.carry, neighbours=self._neighbours)
         try:
             await watching.open(self.hosts[host])
         except BaseException:
@@ -148,6 +149,10 @@ class Monitor:
         for lines in self._lines(watching):
             watching.spawn("lines", lines.follow, vital=True)
         log.info("monitor_watches", host=host, services=len(self.hosts[host]))
+
+    def _neighbours(self) -> dict[HostName, HostWatch]:
+        """All that is seen from here: where no host answers, it may be our own network."""
+        return {host: each.host_watch for host, each in self.watching.items() if not each.is_lost}
 
     def _lines(self, watching: Watching) -> list[HostLines]:
         """One for each host and scope that a member is on."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bot.core.events import ServiceName
-from bot.core.monitor_events import Checked, CheckSmoke
+from bot.core.events import HostName, ServiceName
+from bot.core.monitor_events import Checked, CheckSmoke, HostChecked
+from bot.core.monitor_host import HostWatch
+from bot.core.monitor_network import darkness_of
 from bot.core.monitor_state import Sight
 from bot.errors import StoreUnavailable
 from bot.ground import Ground
@@ -32,13 +34,17 @@ def _ask_nothing(_: Entry) -> None:
 
 @dataclass(slots=True)
 class Machines:
-    """`own`: the host's, once it is opened. `smoke`: asks a service for a completion at once."""
+    """`own`: the host's, once it is opened. `smoke`: asks a service for a completion at once.
+
+    `neighbours`: the watches over all hosts of this process, this one among them.
+    """
 
     ground: Ground
     records: Records
     entries: dict[ServiceName, Entry] = field(default_factory=dict)
     own: Entry | None = None
     smoke: Callable[[Entry], None] = _ask_nothing
+    neighbours: Callable[[], Mapping[HostName, HostWatch]] = dict
 
     @property
     def sight(self) -> Sight:
@@ -108,5 +114,9 @@ class Machines:
         if (own := self.own) is None:
             return
         async with own.lock:
-            orders = own.host_watch.handle(event, self.ground.clock.now())
+            watch, now = own.host_watch, self.ground.clock.now()
+            if isinstance(event, HostChecked) and event.error is not None:
+                # At this very moment: of two that go together only one may lead.
+                event = replace(event, dark=darkness_of(watch.plan.host, self.neighbours(), now))
+            orders = watch.handle(event, now)
             await self.records.settle(own, orders, dirty=own.host_watch.dirty)

@@ -25,12 +25,13 @@ from bot.watch_rounds import Rounds
 from bot.watch_words import Words
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from bot.clients.leases import Lease
     from bot.clients.store_watches import Watches
     from bot.core.events import HostName, InvocationId, Member, ServiceName
     from bot.core.monitor_events import UnitLine
+    from bot.core.monitor_host import HostWatch
     from bot.ground import Ground
     from bot.watch_entries import Entry
     from bot.watch_records import Carry
@@ -45,14 +46,24 @@ _CLOSE_WITHIN = 2.0
 class Watching:
     """Its life in this process."""
 
-    def __init__(self, ground: Ground, watches: Watches, host: HostName, lease: Lease, carry: Carry) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        watches: Watches,
+        host: HostName,
+        lease: Lease,
+        carry: Carry,
+        *,
+        neighbours: Callable[[], Mapping[HostName, HostWatch]] = dict,
+    ) -> None:
+        """`neighbours`: the watches over all hosts of this process."""
         self.ground = ground
         self.watches = watches
         self.host = host
         self.is_lost = False
         self.broken: Exception | None = None  # by a fault of ours: what it is lost for
         self._records = Records(ground, watches, host, lease, carry)
-        self._machines = Machines(ground, self._records)
+        self._machines = Machines(ground, self._records, neighbours=neighbours)
         self._looks = Looks(ground, self._machines, self.spawn)
         self._machines.smoke = self._looks.smoke
         self._words = Words(watches, host, self._machines)
@@ -153,6 +164,12 @@ class Watching:
     def age(self) -> float:
         """Real seconds since it began to look."""
         return time.monotonic() - self._began
+
+    @property
+    def host_watch(self) -> HostWatch:
+        """Once it is opened."""
+        assert self._machines.own is not None  # noqa: S101 - for the type checker
+        return self._machines.own.host_watch
 
     @property
     def rounds(self) -> int:

@@ -11,7 +11,7 @@ from bot.core.account import Changed
 from bot.core.actions import Verdict
 from bot.core.events import HostName, InvocationId, Member, OperationId, ServiceName, UserId, Verb
 from bot.core.incident_events import ServiceStart
-from bot.core.incident_state import Attempt, Ending, How, IncidentId, RunRead, Severity, Sign, SignKind
+from bot.core.incident_state import OUT_OF_SIGHT, Attempt, Ending, How, IncidentId, RunRead, Severity, Sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class IncidentView:
 
     @property
     def is_hidden(self) -> bool:
-        """A host that is there, and of which nothing can be seen."""
-        return self.stands is not None and self.stands.kind is SignKind.HIDDEN
+        """A host that is there, or may be, and of which nothing can be seen."""
+        return self.stands is not None and self.stands.kind in OUT_OF_SIGHT
 
 
 @dataclass(frozen=True, slots=True)

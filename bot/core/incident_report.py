@@ -40,7 +40,7 @@ from bot.core.incident_actions import (
     StartsTold,
     WorsenedTold,
 )
-from bot.core.incident_state import Ending, Severity, SignKind, short_id
+from bot.core.incident_state import OUT_OF_SIGHT, Ending, Severity, short_id
 from bot.core.incident_words import (
     UNKNOWN_NOW,
     name_some,
@@ -108,7 +108,7 @@ def _sign(reply: SignTold | WorsenedTold | AgainTold, view: IncidentView) -> Mes
         case SignTold():
             told = _sentence(reply.sign.brief)
         case WorsenedTold():
-            state = tell_state(reply.severity, hidden=reply.sign.kind is SignKind.HIDDEN)
+            state = tell_state(reply.severity, hidden=reply.sign.kind in OUT_OF_SIGHT)
             told = f"🔴 {name} is *{state}* now, and was degraded before: {what}."
         case AgainTold():
             told = f"{name} is {_again(reply)}: {what}."
@@ -118,7 +118,7 @@ def _sign(reply: SignTold | WorsenedTold | AgainTold, view: IncidentView) -> Mes
 
 
 def _again(reply: AgainTold) -> str:
-    state = tell_state(reply.severity, hidden=reply.sign.kind is SignKind.HIDDEN)
+    state = tell_state(reply.severity, hidden=reply.sign.kind in OUT_OF_SIGHT)
     well = "was seen" if reply.severity is Severity.HOST else "was well"
     span = f" after it {well} for {spell_duration(reply.served)}" if reply.served else ""
     if reply.times == 1:

@@ -48,11 +48,15 @@ class SignKind(StrEnum):
     REBOOT = "reboot"  # the host came back and the unit did not
     SIGHT = "sight"  # a host does not answer
     HIDDEN = "hidden"  # a host is there, and tells nothing of what runs on it
+    NETWORK = "network"  # no host answers, so that they may all be there
     SLOW = "slow"  # completions take far longer than usual
     QUEUE = "queue"  # requests pile up
     MEMORY = "memory"  # the KV cache is full
     WATCHDOG = "watchdog"  # the engine's own watchdog speaks
     GPU = "gpu"  # the driver reports a fault (Xid)
+
+
+OUT_OF_SIGHT = frozenset({SignKind.HIDDEN, SignKind.NETWORK})  # nobody can say that such a host is gone
 
 
 @dataclass(frozen=True, slots=True)

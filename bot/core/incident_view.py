@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.incident_actions import IncidentView
 from bot.core.incident_attempts import attempts_now
-from bot.core.incident_state import Severity, SignKind
+from bot.core.incident_state import OUT_OF_SIGHT, Severity
 from bot.core.incident_words import tell_causes
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def times_of(plan: IncidentPlan, state: IncidentState) -> int:
 def was_hidden(plan: IncidentPlan, state: IncidentState) -> bool:
     """Of a host: it never was silent, and only told nothing."""
     signs = state.signs or plan.signs
-    return bool(signs) and plan.service is None and all(each.kind is SignKind.HIDDEN for each in signs)
+    return bool(signs) and plan.service is None and all(each.kind in OUT_OF_SIGHT for each in signs)
 
 
 def start_under_way(state: IncidentState) -> StartNote | None:

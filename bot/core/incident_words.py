@@ -24,7 +24,7 @@ from bot.core.incident_actions import (
     StartsTold,
     WorsenedTold,
 )
-from bot.core.incident_state import Attempt, Ending, How, RunRead, Severity, SignKind
+from bot.core.incident_state import OUT_OF_SIGHT, Attempt, Ending, How, RunRead, Severity, SignKind
 from bot.core.words import Searched, count, join_names, label_phase, name_verb_done, spell_duration
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def tell_plain(reply: IncidentReply) -> str:
 def _tell_sign(reply: SignTold | WorsenedTold | AgainTold) -> str:
     if isinstance(reply, SignTold):
         return reply.sign.brief
-    state = tell_state(reply.severity, hidden=reply.sign.kind is SignKind.HIDDEN)
+    state = tell_state(reply.severity, hidden=reply.sign.kind in OUT_OF_SIGHT)
     if isinstance(reply, WorsenedTold):
         return f"{state} now: {reply.sign.brief}"
     served = f" after {spell_duration(reply.served)}" if reply.served is not None else ""

@@ -23,6 +23,7 @@ from bot.core.events import (
 )
 from bot.core.incident_events import IncidentEvent
 from bot.core.incident_state import How, IncidentId, IncidentPlan, Severity
+from bot.core.monitor_network import Dark
 from bot.core.monitor_state import Sight
 
 
@@ -154,7 +155,7 @@ class HostChecked:
 
     `barred`: what SSH does instead of not answering ("SSH is refused (connection refused)"), so that the host
     is there; None: nothing answers. `answering`, `silent`, `refusing`: as in `DirectAsked`. `muted`: all its
-    services are at present.
+    services are at present. `dark`: none of the hosts that are watched with it answers.
     """
 
     error: str | None
@@ -163,6 +164,7 @@ class HostChecked:
     barred: str | None = None
     refusing: tuple[ServiceName, ...] = ()
     muted: bool = False
+    dark: Dark | None = None
 
 
 @dataclass(frozen=True, slots=True)

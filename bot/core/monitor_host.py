@@ -4,7 +4,9 @@ SSH is the way to most services, so a host whose SSH tells nothing is out of sig
 that for all of them (`monitor_sight`). Only one that does not answer at all is gone. One that is there, while
 something on it still answers past SSH, is told as degraded and pages nobody. One that is there and on which
 nothing is seen to serve pages as one that is gone does, in words of its own: it may be well, and nobody can
-tell. Nothing is told of a host that was never seen.
+tell. Nothing is told of a host that was never seen. Where no host at all answers, one of them tells it for
+all (`monitor_network`), and the others wait: what is still silent once one of them answers is counted anew,
+and then told of each.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from bot.core.monitor_events import (
 from bot.core.monitor_sight import note_answers, note_seen, note_unseen
 from bot.core.monitor_state import HostPlan, HostState, Mute, Sight
 from bot.core.times import bring_back
+from bot.core.words import join_names
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -93,7 +96,7 @@ class HostWatch:
         """What must be on record; counts of rounds may begin anew."""
         state = self.state
         told = (len(state.told), state.headline, state.affected)
-        waived = (state.waived, state.waives)
+        waived = (state.waived, state.waives, state.leads, state.waits)
         mute = state.mute and (state.mute.until, state.mute.by)
         return (state.sight, state.seen, state.incident, state.severity, state.recovered, waived, told, mute)
 
@@ -108,6 +111,7 @@ class HostWatch:
             self._tell(Recovered(state.good_since or now))
             state.recovered = now
         state.sight, state.severity, state.waived, state.waives = Sight.SEEN, None, False, None
+        state.leads = state.waits = False
 
     def _take_unseen(self, event: HostChecked, now: datetime) -> None:
         state = self.state
@@ -119,8 +123,20 @@ class HostWatch:
         muted = event.muted or state.mute is not None
         if muted and state.severity not in {shown.severity, Severity.HOST}:
             return  # what is still so when that ends is told then
+        if self._waits(event, shown):
+            return
         if state.seen and not self._is_waived(shown.severity):
             self._take_loss(shown, now)
+
+    def _waits(self, event: HostChecked, shown: Shown) -> bool:
+        """Whether the incident of another host tells it, or did a moment ago."""
+        state, waited = self.state, self.state.waits
+        leader = event.dark.leader if event.dark is not None and not shown.alive else None
+        state.waits = leader not in {None, self.plan.host} and state.severity is not Severity.HOST
+        if waited and not state.waits and not shown.hosts:
+            state.fails = 0  # a look that was under way as the network came back proves nothing
+            return True
+        return state.waits
 
     def _is_waived(self, severity: Severity) -> bool:
         """Somebody knows of it. That a host refuses SSH is no word about its being gone later."""
@@ -183,6 +199,7 @@ class HostWatch:
         sign = self._sign(shown, now)
         since = state.failing_since or now
         began = replace(sign, at=since)
+        state.leads = bool(shown.hosts)
         if state.severity is severity or (state.severity is Severity.HOST and severity is Severity.DEGRADED):
             self._tell_change(sign, shown)
             return
@@ -206,7 +223,7 @@ class HostWatch:
         What it did before and does again is shown, but not told again.
         """
         state = self.state
-        if shown.what != state.shows or state.alike < self.plan.failures:
+        if not shown.hosts and (shown.what != state.shows or state.alike < self.plan.failures):
             return
         if shown.sentence != state.headline:
             fresh = bool(state.told) and shown.what not in state.told  # of one that was found, all was told
@@ -228,7 +245,8 @@ class HostWatch:
         """What the host answered stands with it, in its own words."""
         state = self.state
         at = state.shows_since if shown.what == state.shows else None
-        evidence = (state.error,) if state.error else ()
+        every = (f"no answer from {join_names(shown.hosts)}",) if shown.hosts else ()
+        evidence = (*every, state.error) if state.error else every
         return Sign(shown.kind, at or now, shown.sentence, evidence=evidence)
 
     def _open(self, severity: Severity, sign: Sign, shown: Shown, now: datetime) -> None:

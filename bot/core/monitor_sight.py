@@ -7,10 +7,10 @@ SSH, an SSH that refuses, and a port that does, for only a kernel that runs refu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bot.core.events import ServiceName
+from bot.core.events import HostName, ServiceName
 from bot.core.incident_state import Severity, SignKind
 from bot.core.monitor_state import Sight
 from bot.core.words import count, join_names
@@ -25,6 +25,7 @@ _APART = 0.5  # of `every`: looks that count
 _FRESH = 1.5  # times the `every` of whom was asked: so long an answer tells that the host is there
 _SILENT = "the host does not answer SSH"
 _NO_SSH = "SSH does not answer"
+_NOTHING = "no host answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Shown:
     """How a host of which SSH tells nothing shows itself at present.
 
     `what`: what SSH does. `alive`: the host is there. `answering`, `refusing`: services past SSH. `hidden`:
-    services that cannot be seen. `severity`: of an incident that says so.
+    services that cannot be seen. `severity`: of an incident that says so. `hosts`: all that this process
+    watches, where none answers and this one tells it for all.
     """
 
     what: str
@@ -41,6 +43,7 @@ class Shown:
     refusing: tuple[ServiceName, ...]
     hidden: tuple[ServiceName, ...]
     severity: Severity
+    hosts: tuple[HostName, ...] = ()
 
     @property
     def sight(self) -> Sight:
@@ -48,12 +51,16 @@ class Shown:
 
     @property
     def kind(self) -> SignKind:
+        if self.hosts:
+            return SignKind.NETWORK
         return SignKind.HIDDEN if self.alive else SignKind.SIGHT
 
     @property
     def sentence(self) -> str:
         """`SSH is refused (connection refused), so 11 services there cannot be seen`."""
         unseen = f"{count(len(self.hidden), 'service')} there cannot be seen" if self.hidden else ""
+        if self.hosts:
+            return f"kimi reaches none of its {len(self.hosts)} hosts; most likely it is its own network"
         if not self.alive:
             return self.what
         if self.answering:
@@ -94,6 +101,8 @@ def note_unseen(plan: HostPlan, state: HostState, event: HostChecked, now: datet
     if event.barred is not None:
         state.barred, state.barred_at = event.barred, now
     shown = _show(plan, state, now)
+    if (dark := event.dark) is not None and not shown.alive and dark.leader in {None, plan.host}:
+        shown = replace(shown, what=_NOTHING, hidden=dark.services, hosts=dark.hosts)
     if state.fails == 0 or state.failed is None or now - state.failed >= plan.every * _APART:
         state.fails, state.failed = state.fails + 1, now
         state.alike = state.alike + 1 if shown.what == state.shows else 1
@@ -118,6 +127,11 @@ def _show(plan: HostPlan, state: HostState, now: datetime) -> Shown:
         hidden=tuple(dict.fromkeys((*(behind if alive else plan.services), *plan.others))),
         severity=Severity.DEGRADED if alive and not _is_dark(plan, state, behind) else Severity.HOST,
     )
+
+
+def is_alive(plan: HostPlan, state: HostState, now: datetime) -> bool:
+    """Whether something on it answers, or refuses, at present."""
+    return _show(plan, state, now).alive
 
 
 def _newest(plan: HostPlan, looks: dict[ServiceName, datetime], now: datetime) -> tuple[ServiceName, ...]:

@@ -227,3 +227,5 @@ class HostState:
     waived: bool = False  # a person closed the incident: nothing is opened until the host was seen,
     waives: Severity | None = None  # but for what is worse than that one was; None: for nothing
     mute: Mute | None = None
+    leads: bool = False  # its incident tells that its process reaches no host at all
+    waits: bool = False  # that of another host does

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from bot.clients.ssh import Host
 from bot.clients.store_watches import lease_name
 from bot.core.events import HostName, ServiceName
+from bot.core.incident_events import Recovered
+from bot.core.incident_state import SignKind
+from bot.core.monitor_events import OpenIncident, TellIncident
+from bot.core.monitor_state import Sight
 from bot.errors import StoreUnavailable
 from bot.monitor import Monitor
 from bot.watching import Watching
 from tests.support.waiting import until
+from tests.support.watch_duty import Orders
 from tests.support.watchmen import HOST, SERVICE, watchmen
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+    from bot.ground import Ground
     from bot.watch_orders import Order
+
+OTHER, FAR = ServiceName("other"), HostName("llm-three")
 
 
 async def carry(order: Order, name: str) -> None:
@@ -221,3 +231,43 @@ async def test_a_service_whose_monitor_is_off_is_not_watched(redis_url: str) -> 
         ours = Monitor(room.ground, carry)
         await ours.share_out()
         assert (ours.watching, ours.hosts) == ({}, {})
+
+
+def two_hosts(ground: Ground) -> Ground:
+    """Both are the same machine."""
+    configuration = ground.configuration
+    section, host = ground.section(SERVICE), configuration.hosts[HOST]
+    services = {SERVICE: section, OTHER: section.model_copy(update={"host": FAR})}
+    hosts = {HOST: host, FAR: host}
+    return replace(
+        ground,
+        configuration=configuration.model_copy(update={"services": services, "hosts": hosts}),
+        hosts={HOST: ground.hosts[HOST], FAR: Host(FAR, host)},
+        probes={SERVICE: ground.probes[SERVICE], OTHER: ground.probes[SERVICE]},
+        engines={SERVICE: ground.engines[SERVICE], OTHER: ground.engines[SERVICE]},
+    )
+
+
+async def test_when_none_of_its_hosts_answers_that_is_told_once(redis_url: str) -> None:
+    async with watchmen(redis_url, speed=5) as room:
+        ground, orders = two_hosts(room.ground), Orders()
+        monitor = Monitor(ground, orders.carry)
+        await monitor.share_out()
+        states = [watching.host_watch for watching in monitor.watching.values()]
+        assert len(states) == 2
+        await until(lambda: all(each.state.seen for each in states))
+        await room.far.go_dark()
+        await until(lambda: all(each.sight is Sight.GONE for each in states))
+        rounds = {host: each.rounds for host, each in monitor.watching.items()}
+        await until(lambda: all(each.rounds > rounds[host] for host, each in monitor.watching.items()))
+        [opened] = orders.of(OpenIncident)
+        assert isinstance(opened, OpenIncident)
+        assert opened.plan.signs[0].kind is SignKind.NETWORK
+        assert set(opened.plan.affected) == {SERVICE, OTHER}
+        await room.far.open_door()
+        await until(lambda: all(each.sight is Sight.SEEN for each in states))
+        await until(lambda: bool(orders.of(TellIncident)))
+        assert [type(each.event) for each in orders.of(TellIncident)] == [Recovered]  # type: ignore[union-attr]
+        assert orders.of(OpenIncident) == [opened]
+        await monitor.hand_over()
+        await ground.hosts[FAR].close()
