@@ -206,6 +206,7 @@ class App:
             accounts=Accounts(ground),
             errands=Errands(ground, startups),
             incidents=Desk(ground, poke),
+            redactor=ground.make_redactor(),
         )
 
     async def _hear(

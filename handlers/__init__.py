@@ -20,7 +20,7 @@ log = structlog.get_logger()
 def register(app: AsyncApp, parts: Parts) -> Intents:
     """Binds every handler to `app`. What is returned must look now and then for what dead processes left."""
     intents = Intents(parts)
-    commands.register(app, intents)
+    commands.register(app, parts, intents)
     mentions.register(app, parts, intents)
     actions.register(app, parts, intents)
     views.register(app, parts, intents)

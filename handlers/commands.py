@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncRespond
 
     from handlers.intents import Intents
+    from handlers.parts import Parts
 
 COMMAND = "/kimi"
 
 
-def register(app: AsyncApp, intents: Intents) -> None:
+def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
     @app.command(COMMAND)
     async def hear(ack: AsyncAck, respond: AsyncRespond, body: dict[str, Any]) -> None:
         intent = Intent(
@@ -27,6 +28,6 @@ def register(app: AsyncApp, intents: Intents) -> None:
             at=datetime.now(UTC),
             user=UserId(body["user_id"]),
             channel=ChannelId(body["channel_id"]),
-            words=body.get("text") or "",
+            words=parts.mask(body.get("text") or ""),
         )
         await intents.receive(intent, SlashVoice(ack, respond))

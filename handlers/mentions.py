@@ -34,7 +34,8 @@ def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
         next_: Callable[[], Awaitable[None]],
     ) -> BoltResponse | None:
         """An event is acknowledged after this. What is kept is begun here, whatever bolt does next."""
-        intent = read_intent(body, context.bot_user_id, owner=intents.owner, again=_is_repeat(request))
+        heard = read_intent(body, context.bot_user_id, owner=intents.owner, again=_is_repeat(request))
+        intent = heard and heard.model_copy(update={"words": parts.mask(heard.words or "")})
         try:
             if intent is not None and await intents.keep(intent, told_again=True):
                 intents.begin(intent, restore_voice(parts.client, intent))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bot.core.redact import Redactor
 from config.services import Configuration
 
 if TYPE_CHECKING:
@@ -231,3 +232,8 @@ class Parts:
     accounts: Accounts
     errands: Errands
     incidents: Incidents
+    redactor: Redactor = field(default_factory=Redactor)
+
+    def mask(self, typed: str) -> str:
+        """What a person typed, without the secrets that were pasted into it: it is kept and told on."""
+        return self.redactor.redact(typed)[0]

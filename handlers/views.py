@@ -31,7 +31,9 @@ def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
             owner=intents.owner,
             at=datetime.now(UTC),
             user=UserId(body["user"]["id"]),
-            command=COMMAND.dump_json(Command(Word.RESTART, service, reason=read_reason(view))).decode(),
+            command=COMMAND.dump_json(
+                Command(Word.RESTART, service, reason=parts.mask(read_reason(view)))
+            ).decode(),
             view=view["id"],
         )
         await intents.receive(intent, ModalVoice(ack, parts.client, view["id"]))

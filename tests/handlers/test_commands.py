@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import ANY
 
 import pytest
+from redis.asyncio import Redis
 
 from bot.core.actions import Verdict
 from bot.core.events import ChannelId, OperationId, ServiceName, UserId, Verb
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from bot.core.blocks import Message
 
 KIMI = ServiceName("kimi-k2.5")
+SECRET = "sk-" + "abcdefgh12345678" * 3
 
 
 def text_of(message: Message) -> str:
@@ -35,6 +37,21 @@ async def test_restart_is_handed_over_and_answered_with_the_acknowledgement(room
         Request(KIMI, Verb.RESTART, UserId(ALICE), "New <parser>", ChannelId(OPS), token=ANY)
     ]
     assert room.slack.channel_messages(OPS) == []
+
+
+async def test_a_secret_that_was_pasted_is_neither_kept_nor_told(room: Room) -> None:
+    await room.slash(ALICE, f"restart with {SECRET} now")
+    await room.slack.mention(ALICE, OPS, f"restart again with {SECRET}")
+    await room.wait_for(lambda: len(room.startups.requests) == 2)
+    assert [request.reason for request in room.startups.requests] == [
+        "with [masked] now",
+        "again with [masked]",
+    ]
+    assert SECRET not in text_of(await room.slash(ALICE, SECRET))
+    await room.settled()
+    async with Redis.from_url(room.redis_url) as redis:
+        for entry in [str(await redis.xrange("kimi:audit")), *map(str, await room.store.intents())]:
+            assert SECRET not in entry
 
 
 async def test_a_group_member_may_too(room: Room) -> None:

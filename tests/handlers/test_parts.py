@@ -45,5 +45,6 @@ def test_parts_are_what_they_were_given() -> None:
         "accounts",
         "errands",
         "incidents",
+        "redactor",
     )
     assert build.__annotations__["return"] == "Parts"

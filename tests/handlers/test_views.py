@@ -84,3 +84,11 @@ async def test_who_may_not_is_refused_in_the_modal(room: Room) -> None:
 def test_an_empty_field_is_no_reason() -> None:
     assert read_reason({}) == ""
     assert read_reason({"state": {"values": {"reason": {"reason": {"value": None}}}}}) == ""
+
+
+async def test_a_secret_in_the_reason_is_masked(room: Room) -> None:
+    secret = "sk-" + "abcdefgh12345678" * 3
+    await ask(room, ALICE)
+    await room.slack.submit(ALICE, {"reason": {"reason": f"with {secret}"}})
+    (request,) = await room.wait_for(lambda: room.startups.requests)
+    assert request.reason == "with [masked]"
