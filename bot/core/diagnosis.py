@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 _TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 # Classes have a capital; the few that have none are named. Code that lost its indentation is no exception.
-_EXCEPTION = re.compile(r"(?:\w+\.)*(?:[A-Z]\w*|(?<=\.)(?:error|gaierror|herror|timeout))(?:: |:?$)")
+_EXCEPTION = re.compile(
+    r"(?:\w+\.)*(?:[A-Z]\w*|(?<=\.)(?:error|gaierror|herror|timeout|[a-z]\w*(?:Error|Exception)))(?:: |:?$)"
+)
 # What Python goes on from after it told of it: a destructor that failed, a record that could not be logged.
 _PASSED_OVER = ("Exception ignored in", "--- Logging error ---")
 _BARE = re.compile(r"(?:\w+\.)*\w+:?\s*$")  # an exception without a message: its line of code says what it is

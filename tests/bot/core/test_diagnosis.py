@@ -273,7 +273,13 @@ def test_a_traceback_may_have_lost_its_indentation() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["socket.gaierror: [Errno -2] Name or service not known", "zmq.error.Again", "struct.error: x", "Empty"],
+    [
+        "socket.gaierror: [Errno -2] Name or service not known",
+        "zmq.error.Again",
+        "struct.error: x",
+        "Empty",
+        "nixl._bindings.nixlBackendError: X",
+    ],
 )
 def test_not_every_exception_is_called_error(text: str) -> None:
     log = loading().bare("Traceback (most recent call last):", '  File "x.py", line 1, in f', text)
