@@ -217,7 +217,7 @@ class Tracker:
         spans, phase, rank = self.state.spans, PhaseId(rule.id), scene.rank
         role = Role(hit.rule.role) if hit.rule.role else None
         if hit.rule.everyone:
-            spans.prove_over_all(phase, scene.at)
+            spans.prove_over_all((phase, *rule.ends), scene.at)
         held = spans.holding(rank, phase, role)
         if held:
             spans.leave(held[0 if hit.rule.oldest else -1], rank, scene.at)

@@ -107,10 +107,10 @@ class Spans:
             if span is not None and span.ended is None and ("*" in phases or record.phase in phases):
                 self.leave(index, rank, at)
 
-    def prove_over_all(self, phase: PhaseId, at: datetime) -> None:
-        """Every rank that was in the phase has left it."""
+    def prove_over_all(self, phases: Container[str], at: datetime) -> None:
+        """Every rank that was in these phases has left them."""
         for rank in {rank for record in self.records for rank in record.ranks}:
-            self.prove_over(rank, (phase,), at)
+            self.prove_over(rank, phases, at)
 
     def open_records(self) -> tuple[int, ...]:
         return tuple(index for index, record in enumerate(self.records) if record.ended is None)

@@ -44,6 +44,7 @@ class Trace:
     phase: PhaseId | None = None  # in which the functions in it run
     role: Role | None = None  # whose model they are about
     rest: int = 0  # how many lines of a long message may still belong to it
+    stamp: str = ""  # what the engine put before its lines: one record's lines all have the same
 
 
 @dataclass(slots=True)

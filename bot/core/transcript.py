@@ -28,7 +28,9 @@ __all__ = ["Format", "Transcript"]
 
 LINE_MOST = 64 << 20  # bytes
 HEAD = 200  # lines looked at before the first is given out: the format, and the year where some lines lack it
-_COLOUR = re.compile(r"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")  # whose escape character a web page swallowed
+_COLOUR = re.compile(
+    r"(?:ESC|\^\[|\\x1b|\\033)?\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m"
+)  # whose escape character a web page swallowed
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

@@ -22,7 +22,7 @@ _BY_FALL = 5
 
 
 def find_unit(lines: Iterable[LogLine]) -> str | None:
-    """The unit named like an engine, else the one that fell or is spoken of most; None where there is but one."""
+    """The unit named like an engine, else the one that fell or is spoken of most; None where there is one."""
     votes: Counter[str] = Counter()
     for line in lines:
         unit = line.fields.get("UNIT") if line.origin is Origin.MANAGER else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from bot.core.events import LogLine, Member
 from bot.core.findings import NoiseRead
 from bot.core.phases import Tracker
@@ -165,3 +167,96 @@ def test_a_worker_of_ray_that_has_no_name_yet_is_read() -> None:
         + "(pid=553, ip=10.0.0.2) INFO 05-29 23:49:20 [__init__.py:2] Automatically detected platform cuda.\n"
     )
     assert (outcome.phase, outcome.unrecognised) == ("distributed", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 9",
+            "triton-resources",
+        ),
+        ("torch._dynamo.exc.BackendCompilerFailed: backend='x' raised:", "torch-compile"),
+        (
+            "AssertionError: Tried to load weights of size torch.Size([1]) to a parameter of x",
+            "weights-mismatch",
+        ),
+        (
+            "NotImplementedError: Could not run '_C::machete' with arguments from the 'CUDA' x",
+            "library-mismatch",
+        ),
+        ("RuntimeError: operator torchvision::nms does not exist", "library-mismatch"),
+        ("AttributeError: '_OpNamespace' '_C' object has no attribute 'x'", "library-mismatch"),
+        ("AttributeError: 'KimiConfig' object has no attribute 'rope_theta'", "package-mismatch"),
+        ("TypeError: X.__init__() missing 1 required positional argument: 'desc_act'", "package-mismatch"),
+        (
+            "NotImplementedError: No NvFp4 MoE backend supports the deployment configuration.",
+            "backend-unsupported",
+        ),
+        ("AssertionError: Unknown CUDA arch (12.0+PTX) or GPU not supported", "gpu-unsupported"),
+        ("jax.errors.XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in hbm", "gpu-out-of-memory"),
+        ("RuntimeError: Error 803: system has unsupported display driver / cuda driver", "driver-mismatch"),
+        ("cupy.nccl.NcclError: NCCL_ERROR_UNHANDLED_CUDA_ERROR: unhandled cuda error", "nccl"),
+        (
+            "pydantic.ValidationError: 1 validation error for ModelConfig\n"
+            "  Value error, Model architectures ['Foo'] are not supported for now.",
+            "model-unsupported",
+        ),
+        (
+            "pydantic.ValidationError: 1 validation error for VllmConfig\n"
+            "  Value error, User-specified max_model_len (9) is greater than the derived max_model_len (4).",
+            "context-too-long",
+        ),
+        (
+            "pydantic.ValidationError: 1 validation error for VllmConfig\n  Value error, x",
+            "flags-incompatible",
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "stamp", ["(Worker_TP0 pid=3) ERROR 05-29 23:49:31 [x.py:7] ", "(APIServer pid=1) ", ""]
+)
+def test_a_workers_exception_is_read_to_its_last_line(stamp: str, text: str, cause: str) -> None:
+    head = VLLM.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:31")[0]
+    record = [
+        "Traceback (most recent call last):",
+        '  File "/opt/vllm/x.py", line 7, in x',
+        *text.split("\n"),
+    ]
+    core = "(EngineCore pid=2) ERROR 05-29 23:49:32 [core.py:8] "
+    outcome = run(
+        head
+        + "".join(f"{stamp}{line}\n" for line in record)
+        + f"{core}EngineCore failed to start.\n{core}Traceback (most recent call last):\n"
+        + f"{core}Exception: WorkerProc initialization failed due to an exception in a background process.\n"
+        + "(Worker_TP1 pid=4) ERROR 05-29 23:49:33 [x.py:7] RuntimeError: cancelled\n"
+    )
+    assert outcome.cause is not None
+    assert (outcome.cause.id, outcome.cause.evidence[0]) == (cause, text.partition("\n")[0])
+    assert {line.strip() for line in text.split("\n")} <= {line.strip() for line in outcome.cause.evidence}
+
+
+def test_another_record_is_no_part_of_an_exception() -> None:
+    failed = "(Worker_TP0 pid=3) ERROR 05-29 23:49:31 [x.py:7] "
+    outcome = run(
+        VLLM.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:31")[0]
+        + f"{failed}Traceback (most recent call last):\n{failed}ValueError: no\n"
+        + "(Worker_TP1 pid=4) INFO 05-29 23:49:31 [y.py:7] something else\n"
+    )
+    assert outcome.cause is not None
+    assert outcome.cause.evidence == ("ValueError: no",)
+
+
+def test_a_model_is_compiled_on_tpus_after_its_cache_was_made() -> None:
+    head = VLLM.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:30")[0]
+    core = "(EngineCore pid=2) INFO 05-29 23:49:53 "
+    cache = f"{core}[kv_cache_utils.py:4] GPU KV cache size: 1,000 tokens\n"
+    begun = f"{core}[tpu_model_runner.py:7] Compiling the model with different input shapes.\n"
+    assert (
+        run(head + cache + begun + f"{core}[tpu_model_runner.py:7]   -- num_tokens: 16\n").phase == "compile"
+    )
+    served = f"{core}[core.py:4] init engine (profile, create kv cache, warmup model) took 9\n"
+    assert (
+        run(head + cache + begun + f"{core}[x.py:7] Compilation finished in 9 [secs].\n" + served).phase
+        == "server"
+    )

@@ -232,3 +232,11 @@ def test_a_colour_that_lost_its_escape_character_is_none_of_the_text() -> None:
     assert [each.reading for each in read(line.encode())] == [
         "(EngineCore pid=7) INFO 05-29 23:49:47 [core.py:1] [0] x"
     ]
+
+
+@pytest.mark.parametrize("escape", ["", "ESC", "^[", "\\x1b", "\\033"])
+def test_an_escape_character_may_have_been_spelled_out(escape: str) -> None:
+    line = f"{escape}[36m(RayWorkerWrapper pid=7){escape}[0m Loading weights took 9 seconds"
+    assert [each.reading for each in read(line.encode())] == [
+        "(RayWorkerWrapper pid=7) Loading weights took 9 seconds"
+    ]
