@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -22,24 +20,21 @@ from bot.core.bars import read_bar, split_bar
 from bot.core.entries import (
     OUTPUT_FIELDS,
     Entry,
-    read_fields,
-    read_invocation,
     read_message,
-    read_origin,
-    read_pid,
     read_stamp,
     read_text,
     read_time,
     read_word,
 )
-from bot.core.events import Cursor, InvocationId, LogLine, Origin
+from bot.core.events import Cursor, LogLine, Origin
 from bot.core.line_splitter import LineSplitter
 from bot.core.redact import KeyBlock
 from bot.core.secret_patterns import MASK
 from bot.core.tail import TailFile, render_tail
+from bot.core.writer import Writers, make_line, read_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from bot.core.redact import Redactor
 
@@ -52,10 +47,6 @@ OVERLAP = 4096  # characters kept back when a part goes out, so that no secret i
 HELD_ENTRIES = 512  # entries for which an unfinished line or key is waited for
 LINE_MAX = 48 << 10  # journald's default
 STRIPPED = 64  # bytes; more blanks than that at a cut are not made good
-
-_SHARED_FIELDS = ("SYSLOG_IDENTIFIER", "_COMM", "_HOSTNAME")
-# Alike in all lines of a process.
-_read_shared = itemgetter("_PID", "_SYSTEMD_INVOCATION_ID", "_BOOT_ID", *_SHARED_FIELDS)
 
 # All that one line differs in from the next of its process, and what tells who wrote it.
 _read_told = itemgetter("MESSAGE", "__CURSOR", "__REALTIME_TIMESTAMP", "_TRANSPORT")
@@ -98,38 +89,6 @@ class _Unfinished:
         self.size += len(piece)
 
 
-@dataclass(frozen=True, slots=True)
-class _Writer:
-    """What an entry tells beside its message: the same for every line of a process."""
-
-    shared: tuple[object, ...]  # the values it was read from
-    pid: int | None
-    origin: Origin
-    invocation: InvocationId | None
-    boot: str | None
-    fields: dict[str, str]
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A LogLine being filled in: as frozen as that is, each of its fields would cost a call.
-
-    The fields are the same, so that the draft becomes the line; a line costs a quarter of what it did.
-    """
-
-    text: str
-    reading: str
-    at: datetime | None
-    cursor: Cursor | None
-    pid: int | None
-    origin: Origin
-    invocation: InvocationId | None
-    boot: str | None
-    partial: bool
-    masked: int
-    fields: Mapping[str, str]
-
-
 @dataclass(slots=True)
 class _OpenKey:
     since: int
@@ -154,7 +113,8 @@ class Decoder:
         self._trail_from = 0  # the number of the entry after _trail[0]
         self._unfinished: dict[_Stream, _Unfinished] = {}  # in the order they began
         self._keys: dict[_Stream, _OpenKey] = {}
-        self._writers: dict[object, _Writer] = {}  # by _PID: hashing all that is shared would cost more
+        self._writers = Writers(redactor)
+        self._known = self._writers.known
 
     @property
     def position(self) -> Position:
@@ -198,8 +158,8 @@ class Decoder:
         """
         try:
             message, cursor, stamp, transport = _read_told(entry)
-            shared = _read_shared(entry)
-            writer = self._writers.get(shared[0])
+            shared = read_shared(entry)
+            writer = self._known.get(shared[0])
         except (KeyError, TypeError):  # one is missing, or has a value that is no string
             return None
         if (
@@ -216,7 +176,7 @@ class Decoder:
             return None
         self._before, self._last = self._last, Cursor(cursor)
         self._number += 1
-        return _make_line(message, message, read_stamp(stamp), self._last, writer)
+        return make_line(message, message, read_stamp(stamp), self._last, writer)
 
     def _is_busy(self) -> bool:
         """Something is unfinished, or was read before."""
@@ -266,7 +226,7 @@ class Decoder:
         unfinished = self._unfinished.get(stream)
         if unfinished is None:
             if ending is None and type(message) is str and self._is_plain(message, stream):
-                return [_make_line(message, message, read_time(entry), cursor, self._writer(entry))]
+                return [make_line(message, message, read_time(entry), cursor, self._writers.of(entry))]
             if ending not in ("line-max", "pid-change"):
                 lines = self._lines(entry, cursor, stream, read_text(read_message(message)))
                 return lines + self._end_stream(stream) if ending == "eof" else lines
@@ -343,33 +303,10 @@ class Decoder:
     def _line(
         self, entry: Entry, cursor: Cursor | None, text: str, masked: int, *, partial: bool = False
     ) -> LogLine:
-        writer = self._writer(entry)
-        return _make_line(
+        writer = self._writers.of(entry)
+        return make_line(
             text, read_bar(text), read_time(entry), cursor, writer, masked=masked, partial=partial
         )
-
-    def _writer(self, entry: Entry) -> _Writer:
-        """Who wrote an entry; that of a service's lines is remembered."""
-        origin = read_origin(entry)
-        if origin is not Origin.SERVICE or "MESSAGE_ID" in entry:
-            return _describe(entry, origin, self._masked_fields(entry))
-        try:
-            shared = _read_shared(entry)
-            known = self._writers.get(shared[0])
-        except (KeyError, TypeError):  # one is missing, or has a value that is no string
-            return _describe(entry, origin, self._masked_fields(entry))
-        return known if known is not None and known.shared == shared else self._remember(shared, entry)
-
-    def _remember(self, shared: tuple[object, ...], entry: Entry) -> _Writer:
-        if len(self._writers) >= HELD_ENTRIES:
-            self._writers.clear()
-        fields = self._masked_fields({name: entry[name] for name in _SHARED_FIELDS})
-        writer = _describe(entry, Origin.SERVICE, fields, shared)
-        self._writers[shared[0]] = writer
-        return writer
-
-    def _masked_fields(self, entry: Entry) -> dict[str, str]:
-        return {name: self._redactor.redact(word)[0] for name, word in read_fields(entry).items()}
 
     def _hold(self, cursor: Cursor | None) -> int:
         """From the entry at hand on, entries may have to be read again; its number."""
@@ -421,39 +358,3 @@ def _parse(raw: bytes) -> Entry | None:
     except (ValueError, RecursionError):
         return None
     return entry if end == len(text) and type(entry) is dict else None
-
-
-def _make_line(
-    text: str,
-    reading: str,
-    at: datetime | None,
-    cursor: Cursor | None,
-    writer: _Writer,
-    *,
-    masked: int = 0,
-    partial: bool = False,
-) -> LogLine:
-    draft = _Draft(
-        text,
-        reading,
-        at,
-        cursor,
-        writer.pid,
-        writer.origin,
-        writer.invocation,
-        writer.boot,
-        partial,
-        masked,
-        writer.fields,
-    )
-    draft.__class__ = LogLine  # type: ignore[assignment]
-    return draft  # type: ignore[return-value]
-
-
-def _describe(
-    entry: Entry, origin: Origin, fields: dict[str, str], shared: tuple[object, ...] = ()
-) -> _Writer:
-    boot = entry.get("_BOOT_ID")
-    invocation = read_invocation(entry, origin)
-    boot = boot if isinstance(boot, str) else None
-    return _Writer(shared, read_pid(entry), origin, invocation, boot, fields)

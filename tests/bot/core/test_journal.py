@@ -457,7 +457,3 @@ def test_a_line_taken_the_quick_way_is_as_frozen_as_any() -> None:
         )
         with pytest.raises(FrozenInstanceError):
             line.text = "another"  # type: ignore[misc]
-
-
-def test_a_draft_has_the_fields_of_a_line() -> None:
-    assert [each.name for each in fields(journal._Draft)] == [each.name for each in fields(LogLine)]
