@@ -80,13 +80,13 @@ class Desk(Mutes):
             return record.service in visible
         if record.service is not None or record.host not in configuration.hosts:
             return set(visible) >= set(configuration.services)
-        return any(record.host in self._hosts_of(name) for name in visible)
+        hidden = _hidden_by(record)
+        return any(name in hidden or record.host in self._hosts_of(name) for name in visible)
 
     def _concerns(self, record: IncidentRecord, service: ServiceName) -> bool:
         """Is about it, or about a host of it."""
-        return record.service == service or (
-            record.service is None and record.host in self._hosts_of(service)
-        )
+        about_host = record.host in self._hosts_of(service) or service in _hidden_by(record)
+        return record.service == service or (record.service is None and about_host)
 
     def _hosts_of(self, service: ServiceName) -> set[str]:
         """Of all its members: it serves only where all of them are there."""
@@ -107,7 +107,8 @@ class Desk(Mutes):
             return found
         hosts = self._hosts_of(service)
         opened = [each for each in await self.store.opened() if each.over is None and each.service is None]
-        return next((record for record in reversed(opened) if record.host in hosts), None)
+        about = [each for each in opened if each.host in hosts or service in _hidden_by(each)]
+        return about[-1] if about else None
 
     # What is asked.
 
@@ -232,6 +233,17 @@ class Desk(Mutes):
             return render_none_open(service, instead=other), Outcome.NOTHING
         await self.store.tell(record.incident, pack_fact(ResolvedByHand(by), name=f"resolve:{token}"))
         return render_closed(record.subject), Outcome.DONE
+
+
+def _hidden_by(record: IncidentRecord) -> frozenset[ServiceName]:
+    """What it keeps from being seen now: one host may tell it for all."""
+    if record.service is not None or record.over is not None:
+        return frozenset()
+    try:
+        plan, state = PLAN.validate_json(record.plan), STATE.validate_json(record.state)
+    except ValueError:
+        return frozenset()
+    return frozenset(plan.affected if state.hidden is None else state.hidden)
 
 
 def _say_first(signs: Sequence[Sign]) -> str:

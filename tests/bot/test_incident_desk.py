@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.clients.store_watches import Watched, Watches, lease_name
 from bot.core.command import Outcome
@@ -98,6 +98,22 @@ async def test_the_host_of_each_member_is_the_service_s_concern(redis_url: str) 
         assert outcome is Outcome.DONE
 
 
+async def test_one_host_may_tell_it_for_the_services_of_all(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        section = room.ground.section(SERVICE)
+        away = section.model_copy(update={"host": FAR})
+        services = {SERVICE: section, OTHER: away, FURTHER: away}
+        hosts = {**room.ground.configuration.hosts, FAR: room.ground.configuration.hosts[HOST]}
+        configuration = room.ground.configuration.model_copy(update={"services": services, "hosts": hosts})
+        plan = await begin_on(room, HOST, affected=(SERVICE, OTHER))
+        desk = Desk(replace(room.ground, configuration=configuration))
+        assert plan.incident[:8] in (await desk.rows([OTHER], service=OTHER)).text
+        assert plan.incident[:8] not in (await desk.rows([FURTHER], service=FURTHER)).text
+        assert await desk.outage_of(FURTHER) is None
+        _, outcome = await desk.acknowledge(OTHER, None, by=ALICE, token="t1")
+        assert outcome is Outcome.DONE
+
+
 async def test_what_is_configured_no_longer_is_shown_and_closed(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
         plan, section = await begin(room), room.ground.section(SERVICE)
@@ -113,11 +129,10 @@ async def test_what_is_configured_no_longer_is_shown_and_closed(redis_url: str) 
         await until(lambda: any("by hand" in text for text in room.thread(room.roots()[0])))
 
 
-async def begin_on(room: Watchmen, host: HostName) -> IncidentPlan:
+async def begin_on(room: Watchmen, host: HostName, **changes: Any) -> IncidentPlan:
     """A whole host is gone."""
-    plan = room.plan(
-        subject=host, host=host, service=None, severity=Severity.HOST, members=(), invocations={}
-    )
+    of_host: dict[str, Any] = {"subject": host, "host": host, "service": None, "severity": Severity.HOST}
+    plan = room.plan(**of_host, members=(), invocations={}, **changes)
     await room.incidents().open(plan)
     await until(lambda: len(room.roots()) == 1)
     return plan
