@@ -40,7 +40,7 @@ async def read_usual(store: Store, service: ServiceName) -> Usual:
     try:
         return USUAL.validate_json(known) if known else Usual()
     except ValidationError as error:
-        log.error("baseline_unreadable", service=service, error=str(error))  # noqa: TRY400 - learned anew
+        await store.give_up(service, "baseline", str(error))  # and learned anew
         return Usual()
 
 
@@ -50,7 +50,7 @@ async def read_last(store: Store, service: ServiceName) -> LastHealthy | None:
     try:
         return LAST.validate_json(known) if known else None
     except ValidationError as error:
-        log.error("setup_unreadable", service=service, error=str(error))  # noqa: TRY400 - kept anew
+        await store.give_up(service, "setup", str(error))
         return None
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from bot.core.events import ChannelId, HostName, Member, MessageTs, OperationId, ServiceName, UserId, Verb
 from bot.errors import RecordUnreadable
@@ -57,6 +58,19 @@ class Past(Record):
     verdict: str | None = None
     account: str = ""
     link: str | None = None
+
+
+class Memory(Record):
+    """What is remembered of a service: `content` is JSON of one of the core's dataclasses."""
+
+    content: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare(cls, value: Any) -> Any:
+        """Once it was written without a version: the content alone."""
+        bare = isinstance(value, dict) and not value.keys() & {"content", "schema_version"}
+        return {"content": json.dumps(value)} if bare else value
 
 
 class FileNote(Record):

@@ -99,6 +99,7 @@ class MemoryStore:
         self.addresses: dict[str, Address] = {}
         self.baselines: dict[str, str] = {}
         self.setups: dict[str, str] = {}
+        self.given_up: list[tuple[ServiceName, str, str]] = []
         self.mails: dict[str, list[Mail]] = {}
         self.mailed: set[str] = set()
         self.leases = MemoryLeases(self._answer)
@@ -259,6 +260,10 @@ class MemoryStore:
     async def save_setup(self, service: ServiceName, json: str) -> None:
         self._answer("save_setup")
         self.setups[service] = json
+
+    async def give_up(self, service: ServiceName, kind: str, why: str) -> None:
+        self._answer("give_up")
+        self.given_up.append((service, kind, why))
 
     def texts(self, kind: str = "reply") -> list[str]:
         return [message.text for message in self.queued.values() if message.kind == kind]
