@@ -104,10 +104,10 @@ class Suspects:
         elif any(each in reading for each in _PASSED_OVER):
             self._follow(process, Trace(passed_over=True))
         else:
+            said = self._said(reading)
             if _IN_FRAME in reading:
-                trace = self._meet_frame(reading, process)
+                trace = self._meet_frame(said.text, process, stamp=_stamp_of(reading, said))
             if trace is not None:
-                said = self._said(reading)
                 own = _stamp_of(reading, said) == trace.stamp
                 self._read_on(trace, process, said, where=where, foreign=said.stamped and not own)
 
@@ -188,12 +188,12 @@ class Suspects:
         elif not trace.code and text.strip("^~ "):
             trace.code = text
 
-    def _meet_frame(self, text: str, process: str) -> Trace | None:
+    def _meet_frame(self, text: str, process: str, *, stamp: str) -> Trace | None:
         """A frame: of the traceback that is open, of one whose beginning is not in the log, or of a crash."""
         self._read_dump(text)
         trace = self.state.traces.get(process)
         if trace is None and _FRAME.match(text):
-            trace = self._follow(process, Trace())
+            trace = self._follow(process, Trace(stamp=stamp))
         return trace
 
     def _read_dump(self, text: str) -> None:

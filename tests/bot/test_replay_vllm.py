@@ -255,3 +255,25 @@ def test_a_model_is_compiled_on_tpus_after_its_cache_was_made() -> None:
         run(head + cache + begun + f"{core}[x.py:7] Compilation finished in 9 [secs].\n" + served).phase
         == "server"
     )
+
+
+def test_the_end_of_a_traceback_alone_tells_where_it_failed() -> None:
+    worker = "(Worker_TP1 pid=4) ERROR 05-29 23:49:53 [multiproc_executor.py:4] "
+    outcome = run(
+        f'{worker}  File "/opt/vllm/v1/worker/gpu_model_runner.py", line 7, in capture_model\n'
+        f"{worker}    self._capture_cudagraphs(\n"
+        f"{worker}RuntimeError: CUDA error: operation failed due to a previous error during capture\n"
+    )
+    assert outcome.cause is not None
+    assert (outcome.state, outcome.phase) == ("failed", "graphs")
+    assert "in capture_model" in outcome.cause.evidence[1]
+
+
+def test_an_engine_whose_step_never_ended_waited_for_a_worker() -> None:
+    outcome = run(
+        f"{VLLM}ERROR 05-29 23:59:05 async_llm_engine.py:43] Engine background task failed\n"
+        "ERROR 05-29 23:59:05 async_llm_engine.py:43] Traceback (most recent call last):\n"
+        "ERROR 05-29 23:59:05 async_llm_engine.py:43] asyncio.exceptions.TimeoutError\n"
+    )
+    assert outcome.cause is not None
+    assert (outcome.state, outcome.phase, outcome.cause.id) == ("failed", "ready", "rpc-timeout")
