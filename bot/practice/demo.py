@@ -79,6 +79,13 @@ class Demo:
         return HEALTHY
 
 
+def _tell_whole(lines: list[str], *, starts: int) -> list[str]:
+    """The lines, with the first start said as often as the scenario takes some: one teaches the other."""
+    asked = [line for line in lines if line.lower().split(maxsplit=1)[:1] in (["restart"], ["start"])]
+    first = lines.index(asked[0]) if asked else 0
+    return [*lines[:first], *asked[:1] * max(starts - len(asked), 0), *lines[first:]]
+
+
 @dataclass(slots=True)
 class Typist:
     """A person at the keyboard: types a line, reads what comes, presses what must be confirmed."""
@@ -95,8 +102,9 @@ class Typist:
         """Each line once the one before has its verdict; the status of the last one that has."""
         self.workspace.slack.on_change(self._printer.print_change)
         status = HEALTHY
-        for line in lines:
-            ended = await self._type(_ADDRESS.sub("", line).strip())
+        bare = [_ADDRESS.sub("", line).strip() for line in lines]
+        for line in _tell_whole(bare, starts=self.workspace.host.scenario.starts):
+            ended = await self._type(line)
             status = status if ended is None else ended
         return status
 

@@ -88,5 +88,6 @@ SCENARIOS = (
         "slow-second-start",
         "The first start teaches the usual; the second takes two and a half times as long",
         (loading.healthy, loading.slow),
+        starts=2,
     ),
 )

@@ -41,6 +41,7 @@ class Scenario:
     something comes of its stall, so that whoever watches it should wait. `serving`: what a service that is
     healthy before does, other than serve; `befalls`: what happens to the host meanwhile; with either it is an
     outage, which needs nobody to ask for anything. `service`: keys of its configuration that show it.
+    `starts`: how many it takes until its title comes true.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Scenario:
     serving: Script | None = None
     befalls: Callable[[Place], Awaitable[None]] | None = None
     service: Mapping[str, Any] = field(default_factory=dict)
+    starts: int = 1
 
     @property
     def is_outage(self) -> bool:

@@ -18,7 +18,7 @@ from bot.core.actions import Mark, Progress, Verdict
 from bot.core.events import PhaseId
 from bot.core.render import Message, render_root
 from bot.errors import ConfigurationInvalid
-from bot.practice.demo import FAILED, HEALTHY, STALLED, Demo, Printer
+from bot.practice.demo import FAILED, HEALTHY, STALLED, Demo, Printer, _tell_whole
 from bot.practice.scenarios import SCENARIOS
 from bot.practice.slack_state import PostedMessage
 from bot.practice.workspace import ALICE, CHANNEL, PracticeWorkspace
@@ -100,6 +100,28 @@ async def test_a_stall_that_stands_ends_with_4(monkeypatch: pytest.MonkeyPatch) 
     status, shown = await play("restart kimi-k2.5", scenario="stall-in-graphs", speed=500)
     assert status == STALLED
     assert "stalled" in shown
+
+
+async def test_a_scenario_that_takes_two_starts_is_told_whole() -> None:
+    status, shown = await play("status", "restart kimi-k2.5", scenario="slow-second-start", speed=150)
+    assert status == HEALTHY
+    assert shown.count("alice: /kimi restart kimi-k2.5") == 2
+    assert "Slower than usual loading weights" in shown
+    assert "stalled" not in shown
+
+
+@pytest.mark.parametrize(
+    ("said", "typed"),
+    [
+        (["restart k"], ["restart k", "restart k"]),
+        (["status", "Restart k", "history"], ["status", "Restart k", "Restart k", "history"]),
+        (["restart k", "why", "start k"], ["restart k", "why", "start k"]),
+        (["status", ""], ["status", ""]),
+    ],
+)
+def test_a_start_is_said_as_often_as_the_scenario_takes_starts(said: list[str], typed: list[str]) -> None:
+    assert _tell_whole(said, starts=2) == typed
+    assert _tell_whole(said, starts=1) == said
 
 
 async def test_what_is_answered_at_once_is_shown_and_ends_with_0() -> None:
