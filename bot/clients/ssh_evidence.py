@@ -11,6 +11,7 @@ import structlog
 from bot.clients.ssh_extras import HUNG
 from bot.clients.ssh_link import Finished
 from bot.core.evidence import (
+    HUB_PROPERTIES,
     PROCESS_PATTERN,
     SAMPLE_PROPERTIES,
     WEIGHT_FILES,
@@ -18,6 +19,7 @@ from bot.core.evidence import (
     Facts,
     Gpu,
     Sample,
+    hub_folders,
     parse_counters,
     parse_gpus,
     parse_pids,
@@ -68,7 +70,7 @@ class Sampler:
     ) -> Sample:
         """What a host refuses is None and named in `refused`; only a lost link is an error."""
         (counters, facts), gpus, size = await asyncio.gather(
-            self._look_at_unit(systemctl, unit), self._look_at_gpus(), self._measure(model)
+            self._look_at_unit(systemctl, unit), self._look_at_gpus(), self._measure(systemctl, unit, model)
         )
         read = counters.read
         if read is None and facts is not None:
@@ -130,18 +132,26 @@ class Sampler:
             log.debug("gpus_untold", status=finished.status, complaint=finished.complaint[:_LONG])
         return parse_gpus(finished.out) or None
 
-    async def _measure(self, model: str | None) -> int | None:
-        """Bytes of the weights on disk, asked for once."""
-        if model is None:
+    async def _measure(self, systemctl: Sequence[str], unit: UnitName, model: str | None) -> int | None:
+        """Bytes of the weights on disk. A folder is looked at once; what comes from a hub may still grow."""
+        if model is None or model in self._sizes:
+            return None if model is None else self._sizes[model]
+        folders: tuple[str, ...] = (model,)
+        depth = 1
+        if not model.startswith("/"):
+            shown = await self._run((*systemctl, "show", unit, "-p", ",".join(HUB_PROPERTIES)))
+            folders, depth = hub_folders(shown.out, model), 2
+        if not folders:
             return None
-        if model not in self._sizes:
-            named = [word for ending in WEIGHT_FILES for word in ("-o", "-name", f"*{ending}")][1:]
-            wanted = ("-maxdepth", "1", "(", *named, ")", "-printf", r"%s %f\n")
-            finished = await self._run(("find", "-L", model, *wanted))
-            if finished.status == HUNG:
-                return None  # a slow disk may tell the next time
-            self._sizes[model] = parse_sizes(finished.out)
-        return self._sizes[model]
+        named = [word for ending in WEIGHT_FILES for word in ("-o", "-name", f"*{ending}")][1:]
+        wanted = ("-maxdepth", str(depth), "(", *named, ")", "-printf", r"%s %f\n")
+        finished = await self._run(("find", "-L", *folders, *wanted))
+        if finished.status == HUNG:
+            return None  # a slow disk may tell the next time
+        size = parse_sizes(finished.out)
+        if model.startswith("/"):
+            self._sizes[model] = size
+        return size
 
 
 def _refused(

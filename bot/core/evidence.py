@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ from bot.core.events import Gpu, InvocationId, ProcessSeen, Rank, Sample, ShardM
 from bot.core.unit import parse_show, read_properties
 
 __all__ = [
+    "HUB_PROPERTIES",
     "PROCESS_PATTERN",
     "SAMPLE_PROPERTIES",
     "WEIGHT_FILES",
@@ -19,6 +21,7 @@ __all__ = [
     "ProcessSeen",
     "Sample",
     "ShardMapped",
+    "hub_folders",
     "parse_counters",
     "parse_gpus",
     "parse_pids",
@@ -159,7 +162,8 @@ def parse_sizes(text: str) -> int | None:
     A model may lie there in several forms, of which an engine loads one.
     """
     found = [match.groups() for match in map(_SIZE.fullmatch, text.splitlines()) if match is not None]
-    sizes = [(int(size), name or "") for size, name in found]
+    seen = {name or f"{place}": int(size) for place, (size, name) in enumerate(found)}
+    sizes = [(size, name) for name, size in seen.items()]  # of two revisions the same file counts once
     for ending in WEIGHT_FILES:
         if alike := [each for each in sizes if each[1].endswith(ending)]:
             sizes = alike
@@ -178,12 +182,42 @@ def _total(values: list[int | None]) -> int | None:
 
 
 # Quoted or bare, with a dash or an underscore, in a dict, in a call or on a command line.
-_MODEL = re.compile(r"\bmodel(?:[_-]path)?['\"]?(?:\s*+[=:]\s*+|\s++)['\"]?(/[^'\",\s)}]{1,4000})")
+_MODEL = re.compile(
+    r"\bmodel(?:[_-]path)?['\"]?(?:\s*+[=:]\s*+|\s++)['\"]?"
+    r"(/[^'\",\s)}]{1,4000}|\w[\w.-]{0,95}/\w[\w.-]{0,95}(?=['\",\s)}]|$))"
+)
 
 
 def read_model_path(reading: str) -> str | None:
-    """Where the weights lie, from the line in which an engine prints its arguments; None for a hub's name."""
+    """Where the weights lie, from the line in which an engine prints its arguments; or a hub's name."""
     if "args" not in reading and "config" not in reading:
         return None
     found = _MODEL.search(reading)
     return found[1] if found is not None and "/../" not in found[1] else None
+
+
+HUB_PROPERTIES: tuple[str, ...] = ("Environment", "User")
+
+
+def hub_folders(shown: str, name: str) -> tuple[str, ...]:
+    """Where the files of `org/model` may lie, by what `systemctl show` says of the unit.
+
+    As huggingface_hub looks for them: HF_HUB_CACHE, else HF_HOME, else XDG_CACHE_HOME, else the home.
+    """
+    told = read_properties(shown)
+    try:
+        words = shlex.split(told.get("Environment", ""))
+    except ValueError:
+        words = []
+    set_ = dict(word.split("=", 1) for word in words if "=" in word)
+    user = told.get("User", "") or "root"
+    home = set_.get("HOME") or ("/root" if user == "root" else f"/home/{user}")
+    caches = [
+        set_.get("HF_HUB_CACHE"),
+        set_.get("HUGGINGFACE_HUB_CACHE"),
+        f"{set_['HF_HOME']}/hub" if "HF_HOME" in set_ else None,
+        f"{set_.get('XDG_CACHE_HOME') or f'{home}/.cache'}/huggingface/hub",
+    ]
+    chosen = next(cache for cache in caches if cache)
+    folder = f"{chosen.rstrip('/')}/models--{name.replace('/', '--')}/snapshots"
+    return (folder,) if folder.startswith("/") and "/../" not in folder else ()

@@ -188,7 +188,7 @@ class StartupState:
     last_lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     slow: list[str] = field(default_factory=list)  # keys of phases whose slowness was told
-    weights: str | None = None  # the folder of the weights on the hosts
+    weights: str | None = None  # their folder on the hosts, or a hub's name
     verdict: Verdict | None = None
     ended: datetime | None = None
     failed_phase: str | None = None  # key of the phase it failed in

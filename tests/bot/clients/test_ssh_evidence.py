@@ -117,6 +117,22 @@ async def test_the_size_of_the_model_is_asked_for_once(server: SshServer) -> Non
     assert sum("-L" in command for command in server.commands) == 1
 
 
+async def test_a_hubs_model_is_measured_where_the_units_environment_says(server: SshServer) -> None:
+    folder = "/data/hf/hub/models--moonshotai--Kimi-K2.5/snapshots"
+    server.answers = {
+        f"systemctl show {UNIT} -p Environment,User": Said(
+            "Environment=HF_HOME=/data/hf HF_TOKEN=hf_secret\nUser=llm\n"
+        ),
+        f"find -L {folder}": Said("100 model-00001-of-00002.safetensors\n"),
+        **server.answers,
+    }
+    async with connect(server) as host:
+        first = await host.sample(UNIT, scope="system", at=AT, model="moonshotai/Kimi-K2.5")
+        server.answers[f"find -L {folder}"] = Said("100 a.safetensors\n150 b.safetensors\n")
+        second = await host.sample(UNIT, scope="system", at=AT, model="moonshotai/Kimi-K2.5")
+    assert (first.model_size, second.model_size) == (100, 250)
+
+
 async def test_a_lost_link_is_an_error(server: SshServer) -> None:
     async with connect(server) as host:
         await host.sample(UNIT, scope="system", at=AT)

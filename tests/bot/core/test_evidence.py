@@ -17,6 +17,7 @@ from bot.core.evidence import (
     ProcessSeen,
     Sample,
     ShardMapped,
+    hub_folders,
     parse_counters,
     parse_gpus,
     parse_pids,
@@ -176,13 +177,39 @@ def test_of_a_model_in_several_forms_one_is_measured() -> None:
         ("server_args=ServerArgs(model_path='/models/kimi-k2.5', tokenizer_path='/t')", "/models/kimi-k2.5"),
         ("non-default args: {'model': '/data/x', 'port': 8000}", "/data/x"),
         ("Initializing a V1 LLM engine with config: model='/data/y', speculative_config=None", "/data/y"),
-        ("server_args=ServerArgs(model_path='moonshotai/Kimi-K2.5', host='::')", None),
+        ("server_args=ServerArgs(model_path='moonshotai/Kimi-K2.5', host='::')", "moonshotai/Kimi-K2.5"),
+        ("non-default args: {'model_tag': 'a/b', 'model': 'Qwen/Qwen3-8B', 'port': 1}", "Qwen/Qwen3-8B"),
+        ("server_args=ServerArgs(model_path='gpt2', host='::')", None),
+        ("server_args=ServerArgs(speculative_draft_model_path='a/b')", None),
         ("server_args=ServerArgs(model_path='/models/../etc', host='::')", None),
         ("loading the model: /models/x", None),
     ],
 )
 def test_where_the_weights_lie(line: str, path: str | None) -> None:
     assert read_model_path(line) == path
+
+
+@pytest.mark.parametrize(
+    ("shown", "cache"),
+    [
+        ("User=llm\nEnvironment=HF_HOME=/data/hf NCCL_DEBUG=INFO\n", "/data/hf/hub"),
+        ("User=llm\nEnvironment=HF_HUB_CACHE=/data/hub/ HF_HOME=/x\n", "/data/hub"),
+        ('Environment="XDG_CACHE_HOME=/var/a b" X=1\nUser=\n', "/var/a b/huggingface/hub"),
+        ("User=llm\nEnvironment=\n", "/home/llm/.cache/huggingface/hub"),
+        ("Environment='\n", "/root/.cache/huggingface/hub"),
+    ],
+)
+def test_where_the_files_of_a_hubs_model_lie(shown: str, cache: str) -> None:
+    assert hub_folders(shown, "moonshotai/Kimi-K2.5") == (f"{cache}/models--moonshotai--Kimi-K2.5/snapshots",)
+
+
+def test_a_cache_that_is_no_path_is_none() -> None:
+    assert hub_folders("Environment=HF_HOME=hf", "a/b") == ()
+    assert hub_folders("Environment=HF_HOME=/x/../etc", "a/b") == ()
+
+
+def test_the_same_file_of_two_revisions_counts_once() -> None:
+    assert parse_sizes("10 model.safetensors\n10 model.safetensors\n") == 10
 
 
 def test_a_line_that_quotes_anything_takes_no_time() -> None:
