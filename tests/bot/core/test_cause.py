@@ -53,6 +53,7 @@ def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> No
             "ValueError: Not enough host memory available. Requesting 61.04 GB but only have 38",
         ),
         ("child-died", "EOFError"),
+        ("peer-lost", "torch.distributed.DistNetworkError: failed to recv, got 0 bytes"),
         (
             "kernel-build",
             "subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/x/main.c', '-O3']' returned",

@@ -139,6 +139,10 @@ def test_processes_are_kept_apart() -> None:
         ("launch_server.py: error: unrecognized arguments: --tpp 8", "arguments"),
         ("HW Exception by GPU node-1 (Agent handle: 0x16) reason :GPU Hang", "rocm"),
         (" 33%|####      Memory access fault by GPU node-3 (Agent handle: 0x5a) on address 0x70", "rocm"),
+        (
+            "[rank8]: Terminating the process after attempting to dump debug info, due to watchdog hang",
+            "nccl-timeout",
+        ),
         ("malloc_consolidate(): unaligned fastbin chunk detected", "abort"),
         ("slurmstepd: error: *** STEP 7.0 ON gpu-2 CANCELLED AT 2026-05-29T23:50:01 ***", "job-cancelled"),
         ("srun: error: gpu-2: task 0: Exited with exit code 137", "child-killed"),
