@@ -1,8 +1,9 @@
 """Bytes of `journalctl -o json --all`, cut anywhere, to redacted log lines, with the place to go on from.
 
-One entry is one line, with three exceptions. journald cuts a long line at `LineMax=`, and a line whose writer
+One entry is one line, with four exceptions. journald cuts a long line at `LineMax=`, and a line whose writer
 was interrupted by another process at that point; such pieces are joined by stream and pid. A bar and the text
-written behind it are two lines. And a private key reaches over several entries, so masking must remember it.
+written behind it are two lines. Whoever speaks to journald directly, not through standard output, may say
+several lines in one entry. And a private key reaches over several entries, so masking must remember it.
 
 All of it can be repeated: `Decoder.position` names the entry before the oldest unfinished line, and whoever
 goes on from there reads the same entries once more and gets nothing that was already given.
@@ -170,6 +171,7 @@ class Decoder:
             or type(cursor) is not str
             or "_LINE_BREAK" in entry
             or "MESSAGE_ID" in entry
+            or "\n" in message
             or self._is_busy()
             or not self._redactor.plain(message)
         ):
@@ -235,7 +237,7 @@ class Decoder:
         return self._add(stream, unfinished, ending)
 
     def _is_plain(self, message: str, stream: _Stream) -> bool:
-        return stream not in self._keys and self._redactor.plain(message)
+        return stream not in self._keys and "\n" not in message and self._redactor.plain(message)
 
     def _add(self, stream: _Stream, unfinished: _Unfinished, ending: object) -> list[LogLine]:
         piece = read_message(unfinished.entry.get("MESSAGE", ""))
@@ -295,9 +297,9 @@ class Decoder:
             self._keys[stream] = _OpenKey(since, block, tuple(entries))
         else:
             key.block = block
-        parts = split_bar(masked_text) if "\r" in masked_text else (masked_text,)
+        parts = [part for line in _split_lines(masked_text) for part in _split_bars(line)]
         if len(parts) == 1:
-            return [self._line(entry, cursor, masked_text, masked)]
+            return [self._line(entry, cursor, parts[0], masked)]
         return [self._line(entry, cursor, part, part.count(MASK) if masked else 0) for part in parts]
 
     def _line(
@@ -344,6 +346,15 @@ class Decoder:
 
     def _overdue(self, held: Mapping[_Stream, _Unfinished | _OpenKey]) -> Iterable[_Stream]:
         return [stream for stream, one in held.items() if self._number - one.since >= HELD_ENTRIES]
+
+
+def _split_lines(text: str) -> Iterable[str]:
+    """An empty one says nothing, but where there is nothing else."""
+    return [line for line in text.split("\n") if line.strip("\r")] or [text] if "\n" in text else (text,)
+
+
+def _split_bars(line: str) -> Iterable[str]:
+    return split_bar(line) if "\r" in line else (line,)
 
 
 def _stream_of(entry: Entry) -> _Stream:
