@@ -201,8 +201,8 @@ def _draw_key(sheet: Sheet, number: int, share: Share, top: float, *, timed: boo
     if timed and share.took is not None:
         sheet.write(2.42, middle, spell_duration(share.took), NORMAL, ha="right", va="center", color=colour)
     if timed and share.usual is not None:
-        told = f"usual {spell_duration(share.usual)}"
-        sheet.write(2.52, middle, told, SMALL, va="center", color=DIM)
+        told = f"{'▲ ' if share.slow else ''}usual {spell_duration(share.usual)}"
+        sheet.write(2.52, middle, told, SMALL, va="center", color=TEXT if share.slow else DIM)
 
 
 # ---- durations over time -----------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ FALLBACK: dict[PhaseId, timedelta] = {
 LEARNED = 1.5  # times the longest silence of healthy starts
 QUIET = 3  # times the patience: as long as that, evidence that more than the CPU moves excuses silence
 SLOW = 1.25  # times the usual
-_HARDLY = timedelta(seconds=10)  # that nobody waits for
+HARDLY = timedelta(seconds=10)  # that nobody waits for
 _ACTIVE = timedelta(minutes=2)  # work comes in bursts: what moved less long ago still moves
 
 _CHANGING = re.compile(r"0x[0-9a-fA-F]+|\b(?=[a-fA-F]*[0-9])[0-9a-fA-F]{4,}\b|[0-9]+")
@@ -153,6 +153,6 @@ def pace_of(
         return Pace.STALLED
     if silence.lasts(now) * 2 >= patience:
         return Pace.QUIET
-    if usual is not None and in_phase > max(usual * SLOW, span[1] if span is not None else usual) + _HARDLY:
+    if usual is not None and in_phase > max(usual * SLOW, span[1] if span is not None else usual) + HARDLY:
         return Pace.SLOW
     return Pace.MOVING

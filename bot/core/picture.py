@@ -11,6 +11,7 @@ from bot.core.account import are_apart, rank_times
 from bot.core.actions import Mark
 from bot.core.baseline import Usual
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
+from bot.core.patience import HARDLY, SLOW
 from bot.core.ranks import in_order
 from bot.core.words import count, join_names, label_phase, spell_duration, spell_usual
 
@@ -61,6 +62,12 @@ class Share:
     @property
     def label(self) -> str:
         return label_phase(self.phase, self.role)
+
+    @property
+    def slow(self) -> bool:
+        """Longer than usual by more than starts differ anyway."""
+        known = self.took is not None and self.usual is not None
+        return known and _took(self) > (self.usual or timedelta()) * SLOW + HARDLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +336,8 @@ def describe_waterfall(waterfall: Waterfall) -> str:
 def _say_share(share: Share, *, timed: bool) -> str:
     wrong = {Mark.FAILED: " (went wrong here)", Mark.STALLED: " (no progress)"}.get(share.mark, "")
     took = f" {spell_usual(share.took, share.usual)}" if timed and share.took is not None else ""
-    return f"{share.label}{took}{wrong}"
+    slow = " slower than usual:" if timed and share.slow else ""
+    return f"{share.label}{slow}{took}{wrong}"
 
 
 def _say_ranks(waterfall: Waterfall) -> str:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.actions import Mark
+from bot.core.baseline import Usual
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.picture import (
     MOST_ALT,
@@ -151,6 +152,16 @@ def test_the_words_say_what_failed_and_why() -> None:
     told = describe_waterfall(failed_waterfall())
     assert "weights 2m39s (went wrong here)" in told
     assert told.endswith("marked: TP3. Cause: Out of GPU memory.")
+
+
+def test_a_phase_that_took_far_longer_than_usual_is_pointed_at() -> None:
+    usual = Usual({"weights": (100.0,), "graphs": (45.0,), "warmup": (17.0,)})
+    made = make_waterfall(replace(SUBJECT, usual=usual), start())
+    assert made is not None
+    assert [share.label for share in made.shares if share.slow] == ["weights"]
+    assert "weights slower than usual: 5m04s (usual 1m40s), graphs 48s (usual 45s)" in describe_waterfall(
+        made
+    )
 
 
 def test_short_phases_are_told_as_a_sum() -> None:
