@@ -277,7 +277,9 @@ class Host:
     async def listener_belongs(self, port: int, unit: UnitName, *, scope: str) -> bool | None:
         """Whether what listens on the port runs in the unit; None where the host does not tell."""
         shown = await self._show(unit, ("ControlGroup",), scope=scope)
-        group = read_properties(shown).get("ControlGroup", "")
+        group = read_properties(shown).get("ControlGroup")
+        if group is None:
+            return None  # not that it is empty: it is not told
         return await ssh_listener.belongs(self._extras.run_soon, port=port, unit_group=group)
 
     async def tunnel(self, host: str, port: int) -> Path:

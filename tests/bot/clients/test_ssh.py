@@ -309,3 +309,13 @@ async def test_whose_port_it_is(tmp_path: Path, row: str, *, belongs: bool | Non
         server.answers["systemctl show"] = Said(f"ControlGroup=/system.slice/{UNIT}\n")
         server.answers["ss"] = Said(f"LISTEN 0 5 127.0.0.1:30000 0.0.0.0:* ino:59438 sk:2 {row}\n")
         assert await host.listener_belongs(30000, UNIT, scope="system") is belongs
+
+
+@pytest.mark.parametrize(("told", "belongs"), [("ControlGroup=\n", False), ("", None)])
+async def test_a_unit_without_a_group_has_no_port_and_one_whose_group_is_not_told_may_have_it(
+    tmp_path: Path, told: str, *, belongs: bool | None
+) -> None:
+    async with serve(tmp_path) as server, connect(server) as host:
+        server.answers["systemctl show"] = Said(told)
+        server.answers["ss"] = Said("LISTEN 0 5 127.0.0.1:30000 0.0.0.0:* cgroup:/system.slice/x.service\n")
+        assert await host.listener_belongs(30000, UNIT, scope="system") is belongs
