@@ -13,12 +13,12 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from bot.core import collective
-from bot.core.cause import UNKNOWN, Cause, explain, find_diagnosis, name_cause
+from bot.core.cause import Cause, explain, name_cause
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead
-from bot.core.patience import shape_of
 from bot.core.ranks import Said, read_parts
-from bot.core.suspect import LONGEST, MOST_LINES, Suspect, SuspectsState, Trace, repeats, take_further
+from bot.core.root import find_root, lasting, tell_all, tell_another
+from bot.core.suspect import LONGEST, MOST_LINES, TRACEBACK, Suspect, SuspectsState, Trace, take_further
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from bot.core.events import LogLine
     from config.engine_file import EngineFile
 
-_TRACEBACK = "Traceback (most recent call last)"
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 # Classes have a capital; the few that have none are named. Code that lost its indentation is no exception.
 _EXCEPTION = re.compile(
@@ -49,7 +48,7 @@ _WHAT, _ABORTING = "what():", "terminate called"  # of an exception in C++ that 
 _ORDER = list(PhaseId)
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
 MOST_TRACES = 256  # open at a time
-_MOST_COMPARED = 16  # a hundred take a second of the loop
+_NEAR = 1  # phase
 
 
 class Suspects:
@@ -69,7 +68,7 @@ class Suspects:
         elif findings:
             if self.state.recent:
                 self._hear_noise(line.reading)
-            if _TRACEBACK in line.reading:
+            if TRACEBACK in line.reading:
                 return  # a request's own words
         if failures or self.state.traces or self._tells(line.reading):
             self._read(line.reading, str(line.pid or ""), failures, where=(phase, role))
@@ -84,7 +83,7 @@ class Suspects:
 
     def _tells(self, reading: str) -> bool:
         """Whether it can matter though nothing failed in it and no traceback is open."""
-        told = _TRACEBACK in reading or _IN_FRAME in reading or any(each in reading for each in _PASSED_OVER)
+        told = TRACEBACK in reading or _IN_FRAME in reading or any(each in reading for each in _PASSED_OVER)
         return told or (bool(self.state.suspects) and _WHAT in reading)
 
     def _read(
@@ -96,9 +95,9 @@ class Suspects:
         elif failures:
             for each in failures:
                 self._hear_timeout(each)
-                self._accuse(each, process, announces=_TRACEBACK in reading, where=where)
+                self._accuse(each, process, announces=TRACEBACK in reading, where=where)
             self._mark(process, reading)
-        elif _TRACEBACK in reading:
+        elif TRACEBACK in reading:
             self._open(process)
             self._mark(process, reading)
         elif any(each in reading for each in _PASSED_OVER):
@@ -297,20 +296,10 @@ class Suspects:
     @property
     def has_root(self) -> bool:
         """Some line tells the failure itself, not only what follows from it."""
-        return any(not (each.secondary or each.warning) for each in self._lasting())
+        return any(not (each.secondary or each.warning) for each in lasting(self.state.suspects))
 
     def root(self) -> Suspect | None:
-        """The earliest failure that follows from no other; survived ones only for want of better."""
-        suspects = [each for each in self.state.suspects if not each.outlived] or self.state.suspects
-        own = [each for each in suspects if not each.secondary]
-        lasting = self._lasting()
-        serious = [each for each in lasting if not each.warning]
-        told = [each for each in serious if _TRACEBACK not in each.lines[0]]  # else only announced
-        return next(iter(told or serious or lasting or own[-1:] or suspects), None)
-
-    def _lasting(self) -> list[Suspect]:
-        own = [each for each in self.state.suspects if not (each.secondary or each.outlived)]
-        return [each for each in own if each.fatal or not each.survived]
+        return find_root(self.state.suspects, engine=self._name)
 
     def cause(self, *, said: Sequence[str] = (), ranks: Sequence[Rank] = ()) -> Cause | None:
         """`said`: systemd's own lines about the end, for where the log has only what follows from it.
@@ -322,37 +311,14 @@ class Suspects:
             return None
         where, engine = (suspect.rank, suspect.phase, suspect.role), self._name
         if suspect.secondary:
-            evidence = (*self._followers(), *said)
+            evidence = (*tell_all(self.state.suspects), *said)
             return name_cause(evidence, where=where, engine=engine, whole=True)
         warnings = [each.lines for each in takewhile(suspect.__ne__, self.state.suspects) if each.warning]
         lines = explain(suspect.lines, warnings, engine=engine)
-        cause = name_cause(lines, where=where, engine=engine, also=self._another(suspect))
+        cause = name_cause(
+            lines, where=where, engine=engine, also=tell_another(self.state.suspects, suspect, engine=engine)
+        )
         return collective.blame_silent(cause, reporters=self.state.timed_out, known=ranks)
-
-    def _followers(self) -> list[str]:
-        """Where no line tells the root, everything that follows from it is all there is to see."""
-        lines = [line for each in self.state.suspects if not each.outlived for line in each.lines]
-        return list(dict.fromkeys(lines))[:MOST_LINES]
-
-    def _another(self, root: Suspect) -> str | None:
-        """A failure of another kind that does not commonly come of one before it: whose, what, its line."""
-        first = find_diagnosis(root.lines, engine=self._name)
-        for each in self._others(root):
-            known = find_diagnosis(each.lines, engine=self._name)
-            if known is None or known.follows or known.id == (first.id if first else UNKNOWN):
-                continue  # of two unknown ones nobody can tell
-            cause = name_cause(each.lines, where=(each.rank, each.phase, each.role), engine=self._name)
-            whose = f"{each.rank}: " if each.rank != MAIN_RANK else ""
-            return f"{whose}{cause.title}: {each.lines[0]}"
-        return None
-
-    def _others(self, root: Suspect) -> list[Suspect]:
-        """The first few that say something of their own: each is compared with all that is known."""
-        distinct: dict[str, Suspect] = {}
-        for each in self._lasting():
-            if not (each is root or each.warning or repeats(each, root)):
-                distinct.setdefault(shape_of(each.lines[0]), each)
-        return list(distinct.values())[:_MOST_COMPARED]
 
     @property
     def _name(self) -> str | None:

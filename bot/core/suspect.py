@@ -10,6 +10,7 @@ from bot.core.events import PhaseId, Rank, Role
 if TYPE_CHECKING:
     from bot.core.findings import FailureSaid
 
+TRACEBACK = "Traceback (most recent call last)"
 MOST_LINES = 8
 LONGEST = 1000  # characters of a line
 
