@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from bot.core.log_times import LogClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,11 +31,15 @@ class Wrapping:
     """What stands before the lines; None where nothing does."""
 
     pattern: re.Pattern[str] | None
+    clock: LogClock = field(default_factory=LogClock)
 
     def unwrap(self, line: LogLine) -> LogLine:
-        """The line as the engine wrote it."""
+        """The line as the engine wrote it, and when, where nothing before it could be read as a time."""
         match = self.pattern.match(line.reading) if self.pattern is not None else None
-        return line if match is None else replace(line, reading=line.reading[match.end() :])
+        if match is None:
+            return line
+        reading = line.reading[match.end() :]
+        return replace(line, reading=reading, at=line.at or self.clock.read_engine(reading))
 
 
 def find_wrapping(engine: EngineFile, readings: Iterable[str]) -> Wrapping:
@@ -60,7 +66,10 @@ def find_wrapping(engine: EngineFile, readings: Iterable[str]) -> Wrapping:
     ]
     if not common or sum(shapes[shape] for shape in common) <= bare:
         return Wrapping(None)
-    return Wrapping(re.compile("|".join(common)))
+    pattern, clock = re.compile("|".join(common)), LogClock()
+    found = [(line, pattern.match(line)) for line in lines]
+    clock.learn([line[match.end() :] for line, match in found if match is not None] + lines)
+    return Wrapping(pattern, clock)
 
 
 def _is_everywhere(shape: str, lines: list[str]) -> bool:

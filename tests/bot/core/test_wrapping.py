@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pytest
 
 from bot.core.events import LogLine
@@ -48,6 +51,18 @@ def test_the_text_stays_whole() -> None:
     wrapped = ["> " + text for text in TEXTS]
     line = find_wrapping(ENGINE, wrapped).unwrap(LogLine(text=wrapped[0], reading=wrapped[0]))
     assert line.text == wrapped[0]
+
+
+def test_the_time_is_the_engines_own_where_nothing_before_it_could_be_read_as_one() -> None:
+    stamped = [f"[2026-05-29 23:49:4{second} TP0] Load weight begin." for second in range(5)]
+    wrapped = [
+        f"<14>1 2026-05-30T01:49:4{second}.5Z host sglang 9 - - {text}" for second, text in enumerate(stamped)
+    ]
+    wrapping = find_wrapping(ENGINE, wrapped)
+    line = LogLine(text=wrapped[3], reading=wrapped[3])
+    assert wrapping.unwrap(line).at == datetime(2026, 5, 29, 23, 49, 43, tzinfo=UTC)
+    told = datetime(2026, 5, 30, tzinfo=UTC)
+    assert wrapping.unwrap(replace(line, at=told)).at == told
 
 
 def test_a_bare_log_stays_as_it_is() -> None:
