@@ -32,7 +32,7 @@ _EXCEPTION = re.compile(
     r"(?:\w+\.)*(?:[A-Z]\w*|(?<=\.)(?:error|gaierror|herror|timeout|[a-z]\w*(?:Error|Exception)))(?:: |:?$)"
 )
 # What Python goes on from after it told of it: a destructor that failed, a record that could not be logged.
-_PASSED_OVER = ("Exception ignored in", "--- Logging error ---")
+_IGNORED, _UNLOGGED = "Exception ignored in", "--- Logging error ---"
 _BARE = re.compile(r"(?:\w+\.)*\w+:?\s*$")  # an exception without a message: its line of code says what it is
 _IN_FRAME = '", line '
 _FRAME = re.compile(r'\s*File "[^"]*", line \d+, in \S')
@@ -48,7 +48,6 @@ _WHAT, _ABORTING = "what():", "terminate called"  # of an exception in C++ that 
 _ORDER = list(PhaseId)
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
 MOST_TRACES = 256  # open at a time
-_NEAR = 1  # phase
 
 
 class Suspects:
@@ -83,7 +82,8 @@ class Suspects:
 
     def _tells(self, reading: str) -> bool:
         """Whether it can matter though nothing failed in it and no traceback is open."""
-        told = TRACEBACK in reading or _IN_FRAME in reading or any(each in reading for each in _PASSED_OVER)
+        told = TRACEBACK in reading or _IN_FRAME in reading
+        told = told or _IGNORED in reading or _UNLOGGED in reading  # asked of every line: no loop
         return told or (bool(self.state.suspects) and _WHAT in reading)
 
     def _read(
@@ -100,7 +100,7 @@ class Suspects:
         elif TRACEBACK in reading:
             self._open(process)
             self._mark(process, reading)
-        elif any(each in reading for each in _PASSED_OVER):
+        elif _IGNORED in reading or _UNLOGGED in reading:
             self._follow(process, Trace(passed_over=True))
         else:
             said = self._said(reading)
