@@ -231,13 +231,15 @@ class Tracker:
 
     def _progress(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
         spans, phase = self.state.spans, PhaseId(rule.id)
-        index = spans.find_open(phase)
+        index, progress = spans.find_open(phase), Progress(*hit.bar)
         if index is None:
-            if not hit.rule.opens or spans.find(phase) is not None:
+            again = (
+                rule.rounds == "again" and progress.done < progress.total
+            )  # a full one is the last one's echo
+            if not hit.rule.opens or (spans.find(phase) is not None and not again):
                 return
             index = self._open(phase, Role.TARGET, scene)
             self._prove(rule, scene)
-        progress = Progress(*hit.bar)
         if spans.progress(index, progress):
             self._leave_nested(rule, scene)
             scene.found.append(ProgressMade(phase, spans.records[index].role, progress, hit.rate))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bot.core.cause import UNKNOWN, find_diagnosis, name_cause
-from bot.core.events import MAIN_RANK
+from bot.core.events import MAIN_RANK, PhaseId
 from bot.core.patience import shape_of
 from bot.core.suspect import MOST_LINES, TRACEBACK, repeats
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from bot.core.suspect import Suspect
 
+_ORDER = list(PhaseId)
+_NEAR = 1  # phase
 _MOST_COMPARED = 16  # a hundred take a second of the loop
 _LOST = "nccl"  # the diagnosis of a rank that may only have lost another one
 _CRASHES = {"segfault", "bus-error", "illegal-instruction"}  # what a rank may also do when it lost another
@@ -26,8 +28,15 @@ def find_root(suspects: Sequence[Suspect], *, engine: str | None = None) -> Susp
     left = lasting(suspects)
     serious = [each for each in left if not each.warning]
     told = [each for each in serious if TRACEBACK not in each.lines[0]]  # else only announced
-    root = next(iter(told or serious or left or own[-1:] or present), None)
+    ends = [each for each in present if each.secondary and each.fatal]
+    root = next(iter(told or serious or left or _near(own[-1:], ends) or ends or present), None)
     return root if root is None else _look_behind(suspects, root, engine=engine)
+
+
+def _near(survived: list[Suspect], ends: list[Suspect]) -> list[Suspect]:
+    """Not what the startup left behind phases before an end that nothing explains."""
+    steps = [_ORDER.index(ends[-1].phase) - _ORDER.index(each.phase) for each in survived if ends]
+    return [] if any(step > _NEAR for step in steps) else survived
 
 
 def _look_behind(suspects: Sequence[Suspect], root: Suspect, *, engine: str | None) -> Suspect:
@@ -52,7 +61,8 @@ def lasting(suspects: Sequence[Suspect]) -> list[Suspect]:
 
 def tell_all(suspects: Sequence[Suspect]) -> list[str]:
     """Where no line tells the root, everything that follows from it is all there is to see."""
-    lines = [line for each in suspects if not each.outlived for line in each.lines]
+    follow = [each for each in suspects if each.secondary] or suspects
+    lines = [line for each in follow if not each.outlived for line in each.lines]
     return list(dict.fromkeys(lines))[:MOST_LINES]
 
 

@@ -277,3 +277,47 @@ def test_an_engine_whose_step_never_ended_waited_for_a_worker() -> None:
     )
     assert outcome.cause is not None
     assert (outcome.state, outcome.phase, outcome.cause.id) == ("failed", "ready", "rpc-timeout")
+
+
+def test_what_a_start_left_phases_behind_is_not_why_its_core_died() -> None:
+    passed = (
+        "(APIServer pid=1) Traceback (most recent call last):\n"
+        '(APIServer pid=1)   File "/opt/vllm/x.py", line 7, in x\n'
+        "(APIServer pid=1) huggingface_hub.errors.LocalEntryNotFoundError: Cannot find a snapshot\n"
+    )
+    first, _, rest = VLLM.partition("\n")
+    end = (
+        "(APIServer pid=1) RuntimeError: Engine core initialization failed. Failed core proc(s): {'E': -9}\n"
+    )
+    loaded = rest.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:50")[0]
+    for code, cause in {
+        "1": "child-died",
+        "-9": "host-out-of-memory",
+        "-11": "segfault",
+        "-6": "abort",
+    }.items():
+        outcome = run(f"{first}\n{passed}{loaded}{end.replace('-9', code)}")
+        assert outcome.cause is not None
+        assert (outcome.phase, outcome.cause.id) == ("compile", cause)
+
+
+def test_a_failure_that_other_ranks_did_not_wait_for_is_the_root() -> None:
+    failed = "(Worker_TP1 pid=4) ERROR 05-29 23:49:11 [x.py:7] "
+    loading, bar, _ = VLLM.partition("(Worker_TP0 pid=3) Loading")
+    outcome = run(
+        f"{loading}{failed}Traceback (most recent call last):\n"
+        f"{failed}torch.OutOfMemoryError: CUDA out of memory\n"
+        f"{bar} safetensors checkpoint shards:  50% Completed | 2/4 [00:06<00:06,  3.00s/it]\n"
+        "(EngineCore pid=2) ERROR 05-29 23:49:31 [core.py:8] EngineCore failed to start.\n"
+    )
+    assert outcome.cause is not None
+    assert (outcome.phase, outcome.cause.id) == ("weights", "gpu-out-of-memory")
+
+
+def test_kernels_may_be_warmed_up_once_more_before_the_graphs() -> None:
+    head = VLLM.partition("Capturing CUDA graphs")[0]
+    bar = "DeepGEMM warmup:  10%|#         | 600/6000 [00:10<01:00, 60.2it/s]\n"
+    graphs = "Capturing ACL graphs (decode, FULL):  50%|#####     | 2/4 [00:01<00:01,  2.00it/s]\n"
+    full = bar.replace("10%", "100%").replace("600/", "6000/")
+    assert [run(head + bar).phase, run(head + bar + graphs).phase] == ["compile", "graphs"]
+    assert run(head + bar + graphs + full).phase == "graphs"
