@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from bot.core.bars import INVISIBLE
 from bot.core.tail import HEADER
 from bot.core.transcript_json import TEXTS
+from bot.core.transcript_verbose import VERBOSE_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +21,7 @@ class Format(StrEnum):
     SHORT = "short"  # journalctl's short, -iso, -precise, -full, -unix, -monotonic, with-unit; syslog files
     JSON = "json"  # journalctl's json, json-pretty, json-seq, json-sse
     EXPORT = "export"  # journalctl's export
+    VERBOSE = "verbose"  # journalctl's verbose
     DOCKER_JSON = "docker-json"  # the json-file driver's own files
     JSON_LINES = "json-lines"  # an engine's own, or a collector's: each has its own fields
     DOCKER = "docker"  # `docker logs --timestamps`, `kubectl logs --timestamps`
@@ -62,6 +64,7 @@ _JSON_LINE = re.compile(rf'\s*\{{.*"(?:{"|".join(TEXTS)})"\s*:\s*"', re.DOTALL)
 _EXPORT = re.compile(r"__(?:CURSOR|REALTIME_TIMESTAMP)=")
 
 _SURE = 3  # lines
+_FIRST = 3  # lines, of which one shows the verbose format: journalctl may say something before
 _MOST_HOSTS = 3  # of which one log has most of its lines
 # A quotation, an indentation, the numbers of `grep -n` and `cat -n`.
 _OUTER = (r"(?:> ?)+", r"[ \t]+", r" {0,8}\d{1,7}(?:[:-] ?|\t)")
@@ -86,6 +89,8 @@ def recognise(head: Iterable[str]) -> Format:
         return Format.TAIL
     if _EXPORT.match(lines[0]):
         return Format.EXPORT
+    if any(map(VERBOSE_HEADER.match, lines[:_FIRST])):
+        return Format.VERBOSE
     if lines[0].strip() == "{" and any(map(_JSON_PRETTY.match, lines[1:])):
         return Format.JSON
     votes = Counter(filter(None, map(_vote, lines)))

@@ -22,6 +22,7 @@ from bot.core.transcript_formats import (
 )
 from bot.core.transcript_json import JsonLinesReader
 from bot.core.transcript_rows import Row
+from bot.core.transcript_verbose import VerboseReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -265,6 +266,8 @@ def open_reader(kind: Format, *, clock: LogClock, decoder: Decoder) -> Reader:
             return JsonReader(decoder)
         case Format.EXPORT:
             return ExportReader(decoder)
+        case Format.VERBOSE:
+            return VerboseReader(clock, decoder)
         case _:
             return _READERS[kind](clock)
 

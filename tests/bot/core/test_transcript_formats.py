@@ -41,6 +41,8 @@ STATUS = [
         (['data: {"MESSAGE":"x"}', ""], Format.JSON),
         (["{", '\t"__CURSOR" : "s=1",', "}"], Format.JSON),
         (["__CURSOR=s=1;i=2", "MESSAGE=x"], Format.EXPORT),
+        (["Fri 2026-05-29 23:49:47.1 CEST [s=ab;i=1;x=4]", "    MESSAGE=x"], Format.VERBOSE),
+        (["-- Boot 1 --", "Fri 2026-05-29 23:49:47.1 +02 [s=ab;i=1]", "    MESSAGE=x"], Format.VERBOSE),
         (['{"log":"x\\n","stream":"stderr","time":"2026-05-29T23:49:47.1Z"}'], Format.DOCKER_JSON),
         (["2026-05-29T23:49:47.123456789Z x"], Format.DOCKER),
         (["2026-05-29T23:49:47.123456789Z"], Format.DOCKER),
