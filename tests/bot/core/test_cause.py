@@ -53,6 +53,20 @@ def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> No
             "ValueError: Not enough host memory available. Requesting 61.04 GB but only have 38",
         ),
         ("child-died", "EOFError"),
+        (
+            "kv-cache-memory",
+            "ValueError: Loaded weights leave no GPU memory for the KV cache under --mem-fraction-static",
+        ),
+        (
+            "kv-cache-memory",
+            "AssertionError: Not enough space for mamba cache, try to increase --mamba-full-memory",
+        ),
+        ("gpu-unsupported", "RuntimeError: MXFP8 dense linear requires Blackwell GPUs (SM100/SM120)."),
+        ("rendezvous", "RuntimeError: Failed to receive worker ports from node 0 within timeout"),
+        (
+            "mooncake",
+            "RuntimeError: Transfer thread failed because of x. Prefill instance with bootstrap_port=9",
+        ),
         ("peer-lost", "torch.distributed.DistNetworkError: failed to recv, got 0 bytes"),
         (
             "kernel-build",
@@ -80,6 +94,12 @@ def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> No
 )
 def test_a_failure_is_known_by_other_words_too(expected: str, line: str) -> None:
     assert name(line).id == expected
+
+
+def test_where_the_exception_tells_nothing_its_innermost_frame_may() -> None:
+    frame = 'File "/opt/sglang/srt/layers/quantization/awq.py", line 9, in create_weights'
+    assert name("ValueError: nobody knows", frame).id == "quantization"
+    assert name("torch.OutOfMemoryError: CUDA out of memory.", frame).id == "gpu-out-of-memory"
 
 
 def test_no_known_failure_is_without_a_line() -> None:
