@@ -321,3 +321,9 @@ def test_kernels_may_be_warmed_up_once_more_before_the_graphs() -> None:
     full = bar.replace("10%", "100%").replace("600/", "6000/")
     assert [run(head + bar).phase, run(head + bar + graphs).phase] == ["compile", "graphs"]
     assert run(head + bar + graphs + full).phase == "graphs"
+
+
+def test_the_graphs_own_memory_is_measured_before_the_cache_is_made() -> None:
+    head = VLLM.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:52")[0]
+    told = "(Worker_TP0 pid=3) INFO 05-29 23:49:51 [runner.py:3] Profiling CUDA graph memory: PIECEWISE=51\n"
+    assert run(head + told).phase == "memory"
