@@ -10,7 +10,7 @@ WITHIN = 90.0
 
 
 async def test_while_somebody_works_on_it_nothing_is_told_of_it() -> None:
-    async with practise("host-gone", speed=10, watched=True) as practice:
+    async with practise("host-gone", speed=20, watched=True) as practice:
         host = practice.workspace.host
         told = await practice.ask("mute llm-two 2h disk swap")
         assert "The host `llm-two` is muted until" in told
@@ -27,7 +27,7 @@ async def test_while_somebody_works_on_it_nothing_is_told_of_it() -> None:
 
 
 async def test_in_its_thread_it_needs_no_name_and_the_thread_tells_who() -> None:
-    async with practise("host-gone", speed=10, watched=True) as practice:
+    async with practise("host-gone", speed=20, watched=True) as practice:
         root = (await practice.until(lambda _: practice.roots(), within=WITHIN))[0]
         assert (
             await practice.slack.mention(ALICE, CHANNEL, "mute 2h disk swap", thread_ts=root.ts)
