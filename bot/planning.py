@@ -10,14 +10,16 @@ from bot.clients.records import Holder, Operation
 from bot.core.events import Member, PhaseId, UnitState, Verb
 from bot.core.journal import Position
 from bot.core.marker import Marker
-from bot.core.request import refusal_of
+from bot.core.request import nothing_starts, refusal_of
 from bot.core.startup import Startup
 from bot.core.startup_state import Plan
 from bot.errors import CommandRefused
 from bot.places import places_of
 from bot.running import PLAN, STATE, Running
+from bot.standing import doubt, up_since
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from bot.clients.leases import Lease
@@ -60,6 +62,20 @@ async def costs(ground: Ground, request: Request) -> bool:
     except TimeoutError:
         return False
     return answer.health == 200  # noqa: PLR2004 - HTTP's own number
+
+
+async def nothing_to_watch(ground: Ground, request: Request, units: Mapping[Member, UnitState]) -> str | None:
+    """In a sentence, why no startup is under way: all of it serves, and is up longer than a proof takes.
+
+    A start that nobody in chat asked for was noticed, and is followed in any case.
+    """
+    if request.verb is not Verb.WATCH or not request.by:
+        return None
+    since, now = up_since(units), ground.clock.now()
+    settled = since is not None and now - since >= ground.section(request.service).stable_for
+    if since is None or not settled or any(unit.active != "active" or unit.job for unit in units.values()):
+        return None
+    return None if await doubt(ground, request.service) else nothing_starts(request.service, since, now)
 
 
 def holder_of(request: Request, identity: OperationId, *, now: datetime) -> Holder:

@@ -14,6 +14,9 @@ from bot.core.words import end_sentence
 from bot.errors import HostError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
     from bot.clients.records import Holder, Past
     from bot.core.actions import StartupView
     from bot.ground import Ground
@@ -86,11 +89,11 @@ async def _judge(
     waiting = next((member for member, unit in units.items() if unit.active != "active"), None)
     if waiting is not None:
         return Standing.UNPROVEN, f"{waiting} is {units[waiting].active} ({units[waiting].sub})."
-    problem = await _doubt(ground, service)
+    problem = await doubt(ground, service)
     return (Standing.UNPROVEN, problem) if problem else (Standing.SERVING, None)
 
 
-async def _doubt(ground: Ground, service: ServiceName) -> str | None:
+async def doubt(ground: Ground, service: ServiceName) -> str | None:
     """What speaks against a service that runs; None when it answers as it should."""
     try:
         async with asyncio.timeout(_HEALTH_WITHIN):
@@ -117,9 +120,13 @@ def doubt_answer(answer: ProbeAnswer, *, model: str) -> str | None:
 
 
 def _uptime(ground: Ground, units: dict[Member, UnitState]) -> timedelta | None:
+    since = up_since(units)
+    return ground.clock.now() - since if since is not None else None
+
+
+def up_since(units: Mapping[Member, UnitState]) -> datetime | None:
     """Since the member that started last."""
-    since = [unit.active_since for unit in units.values() if unit.active_since is not None]
-    return ground.clock.now() - max(since) if since else None
+    return max((unit.active_since for unit in units.values() if unit.active_since is not None), default=None)
 
 
 async def _last(ground: Ground, service: ServiceName) -> LastStartup | None:

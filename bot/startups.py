@@ -28,7 +28,7 @@ from bot.core.request import (
 from bot.errors import CommandRefused, HostError, Leaving, OwnershipLost, StoreUnavailable
 from bot.logs import Place, send_logs
 from bot.messages import root_message
-from bot.planning import costs, holder_of, make_plan, observe, prepare
+from bot.planning import costs, holder_of, make_plan, nothing_to_watch, observe, prepare
 from bot.standing import describe, look
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ class Startups(Carrying):
         units = await observe(links, request)
         if await costs(self.ground, request):
             return NeedsConfirmation(f"{request.service} answers requests at present.")
+        if settled := await nothing_to_watch(self.ground, request, units):
+            return Declined(settled)
         if held is None:
             return await self._begin(request, identity, links=links, units=units)
         if not await self._supersede(held, request):

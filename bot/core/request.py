@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from bot.core.actions import StartupView, Verdict
 from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
+from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,6 +142,15 @@ class StatusView:
     outage: Outage | None = None  # its open incident
     muted: datetime | None = None  # until when no incident is opened for it
     muted_with: HostName | None = None  # where that was said of its whole host
+
+
+def nothing_starts(service: ServiceName, since: datetime, now: datetime) -> str:
+    """Of a service that was asked to be watched, and serves."""
+    when = f"{since.astimezone(UTC):%Y-%m-%d %H:%M} UTC ({spell_duration(now - since)})"
+    return (
+        f"Nothing is starting: {service} is up since {when} and answers as it should. "
+        f"`status {service}` tells more, `restart {service}` starts it anew."
+    )
 
 
 def refusal_of(request: Request, units: Mapping[Member, UnitState]) -> str | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
-from bot.core.events import OperationId, ServiceName, Verb
+from bot.core.events import OperationId, ServiceName, UserId, Verb
 from bot.core.journal import Position
 from bot.errors import CommandRefused, HostUnreachable, PermissionRefused
-from bot.planning import costs, make_plan, observe, prepare
+from bot.planning import costs, make_plan, nothing_to_watch, observe, prepare
 from tests.support.carriers import (
     CLOSED,
     DEAD,
@@ -22,6 +24,10 @@ from tests.support.carriers import (
     backstage,
     configured,
 )
+
+if TYPE_CHECKING:
+    from bot.core.events import UnitState
+    from bot.core.request import Request
 
 pytestmark = pytest.mark.looptime
 OP = OperationId("op1")
@@ -67,6 +73,38 @@ async def test_what_costs_is_asked_first(verb: Verb, confirmed: bool, answers: b
         if not answers:
             stage.probe.answer = CLOSED
         assert await costs(stage.ground, ask(verb, confirmed=confirmed)) is costly
+
+
+@pytest.mark.parametrize(
+    ("request_", "answers", "unit", "told"),
+    [
+        (ask(Verb.WATCH), True, RUNNING, True),
+        (ask(Verb.WATCH, by=UserId("")), True, RUNNING, False),  # noticed, not asked for
+        (ask(Verb.RESTART), True, RUNNING, False),
+        (ask(Verb.WATCH), False, RUNNING, False),  # up, but not there yet
+        (ask(Verb.WATCH), True, replace(RUNNING, active="activating", sub="start-pre"), False),
+        (ask(Verb.WATCH), True, replace(RUNNING, job=17), False),
+    ],
+)
+async def test_what_serves_is_not_starting(
+    request_: Request, answers: bool, unit: UnitState, told: bool
+) -> None:
+    async with backstage() as stage:
+        if not answers:
+            stage.probe.answer = CLOSED
+        long_up = replace(unit, active_since=stage.clock.now() - timedelta(hours=5))
+        sentence = await nothing_to_watch(stage.ground, request_, {MEMBER: long_up})
+        assert (sentence is not None and "(5h)" in sentence) is told
+
+
+async def test_what_may_still_be_in_its_proof_is_starting() -> None:
+    async with backstage() as stage:
+        stable_for = stage.ground.section(SERVICE).stable_for
+        for up, told in ((stable_for / 2, False), (stable_for * 2, True), (None, False)):
+            since = None if up is None else stage.clock.now() - up
+            unit = replace(RUNNING, active_since=since)
+            sentence = await nothing_to_watch(stage.ground, ask(Verb.WATCH), {MEMBER: unit})
+            assert (sentence is not None) is told
 
 
 async def test_a_restart_reads_on_from_the_end_and_a_watch_from_the_beginning() -> None:

@@ -95,6 +95,19 @@ async def test_what_makes_no_sense_is_declined_and_holds_nothing(verb: Verb, uni
     assert (stage.diary, stage.store.holders, stage.store.operations) == ([], {}, {})
 
 
+async def test_a_watch_of_what_has_long_served_begins_nothing_and_a_start_that_was_noticed_is_followed() -> (
+    None
+):
+    async with backstage() as stage:
+        since = stage.clock.now() - timedelta(hours=5)
+        stage.host.units[UNIT] = replace(RUNNING, active_since=since)
+        answer = await stage.startups.request(ask(Verb.WATCH, confirmed=True))
+        assert isinstance(answer, Declined)
+        assert "Nothing is starting" in answer.sentence
+        assert (stage.diary, stage.store.holders, stage.store.operations) == ([], {}, {})
+        assert await stage.startups.follow(SERVICE, NEW) is not None
+
+
 async def test_an_unreachable_host_is_declined_with_its_own_words() -> None:
     async with backstage() as stage:
         stage.host.show_error = GONE

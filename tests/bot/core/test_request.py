@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import TypeAdapter
 
 from bot.core.events import ChannelId, Member, OperationId, ServiceName, UnitState, UserId, Verb
-from bot.core.request import Busy, Held, Request, Standing, StatusView, operation_of, refusal_of
+from bot.core.request import (
+    Busy,
+    Held,
+    Request,
+    Standing,
+    StatusView,
+    nothing_starts,
+    operation_of,
+    refusal_of,
+)
 
 
 def test_a_request_reads_back_as_it_was() -> None:
@@ -59,3 +68,12 @@ def test_what_makes_no_sense_for_the_units_as_they_are(
     request = Request(ServiceName("kimi"), verb, UserId("U0ALICE"))
     refusal = refusal_of(request, {Member("one"): one, Member("two"): other})
     assert refusal is None if word is None else word in (refusal or "")
+
+
+def test_where_nothing_starts_it_is_said_since_when_it_is_up_and_what_to_type() -> None:
+    since = datetime(2026, 5, 29, 23, 49, 59, tzinfo=UTC)
+    told = nothing_starts(ServiceName("kimi"), since, since + timedelta(hours=2, minutes=10))
+    assert told == (
+        "Nothing is starting: kimi is up since 2026-05-29 23:49 UTC (2h10m) and answers as it should. "
+        "`status kimi` tells more, `restart kimi` starts it anew."
+    )
