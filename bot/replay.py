@@ -169,8 +169,12 @@ class _Start:
     stopped: list[str] = field(default_factory=list)  # and about its stop, where it was told to
 
     @property
+    def has_failed(self) -> bool:
+        return bool(self.ended) or self.suspects.is_proven
+
+    @property
     def is_over(self) -> bool:
-        return bool(self.ended) or self.stopping or self.suspects.is_proven
+        return self.has_failed or self.stopping
 
     @property
     def is_under_way(self) -> bool:
@@ -244,7 +248,7 @@ class _Reading:
                 self._begin_anew()
             self._start.tracker.begin(PhaseId.PROCESS, self._at)
         elif text.startswith("Stopping "):
-            start.stopping = True
+            start.stopping = not start.has_failed
             start.stopped.append(text)
             start.tracker.begin(PhaseId.STOPPING, self._at)
         elif start.stopping:
@@ -252,7 +256,7 @@ class _Reading:
         elif _is_failure(text, exited):
             start.ended.append(text)
         elif text.startswith("Stopped ") or "Deactivated successfully" in text or exited is not None:
-            start.stopping = True
+            start.stopping = not start.has_failed
 
     # ---- the end ------------------------------------------------------------------------------------------
 

@@ -131,3 +131,12 @@ def test_a_command_that_is_not_there_is_told_by_the_process_that_was_to_become_i
     )
     assert outcome.cause is not None
     assert (outcome.state, outcome.phase, outcome.cause.id) == ("failed", "process", "unit-command")
+
+
+@pytest.mark.parametrize("then", ["Stopping kimi.service - Kimi...", "Stopped kimi.service - Kimi."])
+def test_a_start_that_failed_is_not_one_that_was_stopped(then: str) -> None:
+    lines = _loading().scheduler_exception("TP3", OOM).sigquit().lines
+    log = "\n".join(f"May 29 23:49:00 llm-two sglang[7]: {line}" for line in lines)
+    outcome = run(f"{log}\nMay 29 23:51:00 llm-two systemd[1]: {then}\n")
+    assert outcome.cause is not None
+    assert (outcome.state, outcome.phase, outcome.cause.id) == ("failed", "weights", "gpu-out-of-memory")
