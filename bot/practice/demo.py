@@ -134,20 +134,27 @@ class Typist:
         elif verb == _SECOND_ANSWER and told.startswith("Running"):
             await slack.wait_for(lambda s: len(s.ephemerals(ALICE)) > answers + 1 or None, _ANSWER_WITHIN)
 
-    async def _see_through(self, answers: int, last: Operation | None) -> int:
-        """Confirm where asked, then follow until the verdict, or until a stall that stands."""
+    async def _see_through(self, told: int, last: Operation | None) -> int | None:
+        """Confirm where asked, then follow until the verdict, or until a stall that stands.
+
+        None: something was answered, and nothing came of it.
+        """
         loop = asyncio.get_running_loop()
-        began, stalled_since = loop.time(), None
+        began, stalled_since, answers = loop.time(), None, told
         idle = False
         while not idle:
             # Before the look, not after it: what ends meanwhile is seen by the next one.
             idle = not self.app.startups.running and loop.time() - began >= _ANSWER_WITHIN
+            answered = self._is_answered(told) and await self.app.startups.held(ServiceName(SERVICE)) is None
             await asyncio.sleep(_LOOK_EVERY)
             answers = await self._confirm(answers)
             newest = await self._last()
             if newest is not None and (last is None or newest.operation != last.operation):
                 await self._conclude()
                 return _ENDS.get(newest.verdict or "", HEALTHY)
+            if answered:
+                await self._settle()
+                return None
             stalled_since = (stalled_since or loop.time()) if self._stalled() else None
             stands = stalled_since is not None and loop.time() - stalled_since > _STALL_STANDS
             if stands and not self.workspace.host.scenario.stalls_first:
@@ -178,15 +185,26 @@ class Typist:
         """Until all that was said stands in Slack."""
         await self.app.startups.ground.outbox.drain(_ANSWER_WITHIN)
 
+    def _is_answered(self, told: int) -> bool:
+        """The last that came after the first `told` answers asks nothing back."""
+        answers = self.workspace.slack.ephemerals(ALICE)[told:]
+        return bool(answers) and not _asks(answers[-1])
+
     async def _confirm(self, answers: int) -> int:
         slack = self.workspace.slack
         seen = slack.ephemerals(ALICE)
         for message in seen[answers:]:
-            with contextlib.suppress(LookupError):
-                _, pressed = message.action("kimi:confirm")
-                self._printer.say(f"alice presses [{pressed['text']['text']}]")
+            if (button := _asks(message)) is not None:
+                self._printer.say(f"alice presses [{button}]")
                 await slack.press(ALICE, CHANNEL, message.ts, "kimi:confirm")
         return len(seen)
+
+
+def _asks(message: PostedMessage) -> str | None:
+    """The button that confirms, where there is one."""
+    with contextlib.suppress(LookupError):
+        return str(message.action("kimi:confirm")[1]["text"]["text"])
+    return None
 
 
 def _shown(slack: PracticeSlack) -> int:

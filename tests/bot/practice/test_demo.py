@@ -133,6 +133,21 @@ async def test_what_is_answered_at_once_is_shown_and_ends_with_0() -> None:
     assert "presses" not in shown
 
 
+async def test_what_is_only_answered_is_no_end_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bot.practice.demo._ANSWER_WITHIN", 600.0)
+    said = ("start kimi-k2.5", "watch", "start nosuch-service", "stop", "stop kimi-k2.5", "restart")
+    async with asyncio.timeout(60):
+        status, shown = await play(*said, speed=200)
+    assert status == HEALTHY
+    told = [part.partition("alice: /kimi ")[0] for part in shown.split("alice: /kimi ")[1:]]
+    assert "runs already" in told[0]
+    assert "Nothing is starting" in told[1]
+    assert "There is no service `nosuch-service`" in told[2]
+    assert "alice presses [Stop]" in told[3]
+    assert "there is nothing to stop" in told[4]
+    assert re.search("└ .*healthy", told[5])
+
+
 async def test_a_log_asked_for_is_waited_for() -> None:
     status, shown = await play("logs 20")
     assert status == HEALTHY
