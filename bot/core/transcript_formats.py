@@ -99,7 +99,12 @@ def recognise(head: Iterable[str]) -> Format:
 
 
 def _needed(kind: Format, lines: list[str], count: int) -> float:
-    """Half of the lines. `systemctl status` has a dozen lines of its own before those of the journal."""
+    """Half of the lines. `systemctl status` has a dozen lines of its own before those of the journal.
+
+    Docker's times look like no engine's, and stand before some lines only where several sources were joined.
+    """
+    if kind is Format.DOCKER and count >= _SURE:
+        return 0
     if kind is not Format.SHORT or count < _SURE:
         return len(lines) / 2
     return len(lines) / 4 if _come_of_few_hosts(lines) else len(lines) + 1

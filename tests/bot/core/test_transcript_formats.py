@@ -46,6 +46,8 @@ STATUS = [
         (['{"log":"x\\n","stream":"stderr","time":"2026-05-29T23:49:47.1Z"}'], Format.DOCKER_JSON),
         (["2026-05-29T23:49:47.123456789Z x"], Format.DOCKER),
         (["2026-05-29T23:49:47.123456789Z"], Format.DOCKER),
+        ([*["2026-05-29T23:49:47.123456789Z x"] * 3, *[PLAIN] * 9], Format.DOCKER),
+        (["2026-05-29T23:49:47.123456789Z x", PLAIN, PLAIN], Format.PLAIN),
         (["2026-05-29T23:49:47.123456789Z stderr F x"], Format.KUBERNETES),
         (["sglang-1  | x", "redis-1   | y", "odd"], Format.COMPOSE),
         (["\x1b[36msglang-1  |\x1b[0m x"], Format.COMPOSE),
