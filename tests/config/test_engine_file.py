@@ -11,7 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.errors import ConfigurationInvalid
-from config.engine_file import LOOK_HEAD, LOOK_TAIL, EngineFile, Kind, load_engine, load_engines
+from config.engine_file import (
+    LOOK_HEAD,
+    LOOK_TAIL,
+    Arguments,
+    EngineFile,
+    Frame,
+    Kind,
+    load_engine,
+    load_engines,
+)
+from tests.support.twins import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -295,3 +305,10 @@ def test_a_long_line_falls_under_the_first_rule_that_matches() -> None:
     for end in ("Load weight begin.", "  100%|#| 8/8 [00:01<00:00,  2.4it/s]", ""):
         check_alike(SGLANG, f"server_args={'x' * LOOK_HEAD}{'y' * LOOK_TAIL}{end}")
         check_alike(SGLANG, f"{'x ' * LOOK_HEAD}{'y' * LOOK_TAIL}{end}")
+
+
+def test_the_guide_knows_the_keys_of_an_engine_of_ones_own() -> None:
+    guide = (ROOT / "docs" / "operators.md").read_text()
+    own = guide.partition("**An engine of your own**")[2].partition("\n## ")[0]
+    keys = {*EngineFile.model_fields, *Arguments.model_fields, *Frame.model_fields}
+    assert [key for key in keys if not re.search(rf"`{key}`|^\[*{key}\b", own, re.MULTILINE)] == []
