@@ -224,6 +224,7 @@ def _with_incident(verb: Word, rest: list[str], place: _Place) -> Parsed:
 
 
 def _with_service(verb: Word, rest: list[str], place: _Place) -> Parsed:
+    rest = _name_first(verb, rest, place)
     named = _exact(_bare(rest[0]), (*place.services, *place.elsewhere)) if rest else None
     if named is not None:
         return _finish(verb, named, rest[1:])
@@ -237,6 +238,33 @@ def _with_service(verb: Word, rest: list[str], place: _Place) -> Parsed:
     if place.implied is None and verb not in _FOR_ALL:
         return Misunderstood(f"Which service? `{verb}` {_choices(place.services)}.")
     return _finish(verb, place.implied, rest)
+
+
+def _name_first(verb: Word, rest: list[str], place: _Place) -> list[str]:
+    """`50 lines of kimi-k2.5`, `2h kimi-k2.5 reason`: a name right after the amount goes before it.
+
+    So does what is nearly one: it must not become a reason, and something else be muted.
+    """
+    names = (*place.services, *place.elsewhere, *(place.hosts if verb in _OF_HOSTS else ()))
+    at = _after_amount(verb, rest)
+    if at is None or _exact(_bare(rest[0]), names) is not None:
+        return rest
+    word = _bare(rest[at])
+    quoted = rest[at][0] in {'"', "'"}
+    if verb is Word.LOGS or _exact(word, names) is not None or (not quoted and _near(word, names)):
+        return [rest[at], *rest[:at], *rest[at + 1 :]]
+    return rest
+
+
+def _after_amount(verb: Word, rest: list[str]) -> int | None:
+    """Where the word stands that follows how much of a log, or for how long; None where none does."""
+    words = [_bare(word).lower() for word in rest]
+    if verb is Word.MUTE:
+        at = 1 + (words[:1] == ["for"])
+        return at if len(words) > at and _duration(words[at - 1]) is not None else None
+    told = [at for at, word in enumerate(words) if word not in _FILLERS] if verb is Word.LOGS else []
+    known = [_amount([words[at]]) is not None for at in told[:2]]
+    return told[1] if known == [True, False] else None
 
 
 def _host_of(verb: Word, rest: list[str], place: _Place) -> HostName | None:

@@ -116,6 +116,9 @@ def test_understood(text: str, command: Command) -> None:
         ("logs kimi-k2.5 many", "How much is `many`?"),
         ("logs kimi-k2.5 10 20", "How much is `10 20`?"),
         ("logs 10x", "There is no service `10x`"),
+        ("logs 10 20", "There is no service `10`"),
+        ("logs 50 kimi-k25", "Did you mean `logs kimi-k2.5`?"),
+        ("logs 50 kimi-k2.5 many", "How much is `50 many`?"),
     ],
 )
 def test_refused_with_the_nearest(text: str, hint: str) -> None:
@@ -131,7 +134,15 @@ def test_refused_with_the_nearest(text: str, hint: str) -> None:
         ("mute LLM-Two for 2h", Command(Word.MUTE, None, lasting=TWO_HOURS, host=HOST)),
         ("unmute llm-two", Command(Word.UNMUTE, None, host=HOST)),
         ("mute kimi-k2.5 2h llm-two", Command(Word.MUTE, KIMI, "llm-two", lasting=TWO_HOURS)),
-        ("mute 2h llm-two", Command(Word.MUTE, KIMI, "llm-two", lasting=TWO_HOURS)),
+        ("mute 2h llm-two", Command(Word.MUTE, None, lasting=TWO_HOURS, host=HOST)),
+        (
+            "mute for 2h LLM-Two disk swap",
+            Command(Word.MUTE, None, "disk swap", lasting=TWO_HOURS, host=HOST),
+        ),
+        ("mute 2h kimi-k2.5", Command(Word.MUTE, KIMI, lasting=TWO_HOURS)),
+        ("mute 2h kimi-k2.5 llm-two", Command(Word.MUTE, KIMI, "llm-two", lasting=TWO_HOURS)),
+        ("mute 2h disk of llm-two", Command(Word.MUTE, KIMI, "disk of llm-two", lasting=TWO_HOURS)),
+        ('mute 2h "llm-twoo"', Command(Word.MUTE, KIMI, "llm-twoo", lasting=TWO_HOURS)),
     ],
 )
 def test_a_mute_may_name_a_host(text: str, command: Command) -> None:
@@ -149,6 +160,7 @@ def test_a_name_that_a_service_has_too_means_the_service() -> None:
     [
         ("mute llm-twoo 2h", "There is no service or host `llm-twoo`. Did you mean `mute llm-two`?"),
         ("mute llm-two", "For how long? Say a time of up to 7 days: `mute llm-two 2h reason`."),
+        ("mute 2h llm-twoo", "There is no service or host `llm-twoo`. Did you mean `mute llm-two`?"),
         ("mute nowhere 2h", "There is no service or host `nowhere`, only `kimi-k2.5`."),
         ("status llm-two", "`llm-two` is a host. Of hosts I know `mute` and `unmute` alone."),
         ("restart llm-two", "`llm-two` is a host."),
@@ -158,6 +170,29 @@ def test_of_a_host_nothing_else_is_understood(text: str, hint: str) -> None:
     parsed = parse_command(text, services=ONE, default=None, here=None, hosts=(HOST,))
     assert isinstance(parsed, Misunderstood)
     assert hint in parsed.sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("logs 10m qwen3", Command(Word.LOGS, QWEN, since=timedelta(minutes=10))),
+        ("logs 50 Qwen3", Command(Word.LOGS, QWEN, lines=50)),
+        ("logs the last 50 lines of qwen3", Command(Word.LOGS, QWEN, lines=50)),
+        ("mute 2h qwen3", Command(Word.MUTE, QWEN, lasting=TWO_HOURS)),
+        ("mute for 2h qwen3 new build", Command(Word.MUTE, QWEN, "new build", lasting=TWO_HOURS)),
+        ("mute qwen3 2h kimi-k2.5", Command(Word.MUTE, QWEN, "kimi-k2.5", lasting=TWO_HOURS)),
+        ("mute 2h qwen3 kimi-k2.5", Command(Word.MUTE, QWEN, "kimi-k2.5", lasting=TWO_HOURS)),
+        ("mute 2h after qwen3", Command(Word.MUTE, KIMI, "after qwen3", lasting=TWO_HOURS)),
+        ("mute 2h", Command(Word.MUTE, KIMI, lasting=TWO_HOURS)),
+    ],
+)
+def test_a_name_right_after_the_amount_is_the_service(text: str, command: Command) -> None:
+    assert parse(text, TWO, here=KIMI) == command
+
+
+def test_one_that_may_not_be_named_here_is_no_reason_to_mute_another() -> None:
+    parsed = parse_command("mute 2h qwen3", services=ONE, default=None, here=None, elsewhere=(QWEN,))
+    assert parsed == Command(Word.MUTE, QWEN, lasting=TWO_HOURS)
 
 
 def test_in_a_hosts_thread_a_mute_is_of_the_host() -> None:
