@@ -173,6 +173,17 @@ class _Start:
         return bool(self.ended) or self.suspects.is_proven
 
     @property
+    def was_killed(self) -> bool:
+        """While it was stopped, because it did not end."""
+        return any(_KILLED.search(text) for text in self.stopped)
+
+    @property
+    def says_little(self) -> bool:
+        """What processes print while they are stopped is no reason why they end."""
+        root = self.suspects.root() if self.stopping else None
+        return root is not None and (not root.fatal or (root.secondary and self.was_killed))
+
+    @property
     def is_over(self) -> bool:
         return self.has_failed or self.stopping
 
@@ -304,13 +315,15 @@ class _Reading:
         overruled = _OVERRULES if start.suspects.has_root else _KNOWS_BETTER
         said = [text for text in start.ended if overruled.search(text)]
         ranks = [view.rank for view in start.tracker.places()]
-        found = None if said else start.suspects.cause(said=start.ended, ranks=ranks)
+        found = None
+        if not (said or start.says_little):
+            found = start.suspects.cause(said=start.ended, ranks=ranks)
         if found is not None:
             return found
         if start.ended:
             lines = said + [text for text in start.ended if text not in said]
             return name_cause(lines, where=where, engine=self._engine.name)
-        if any(_KILLED.search(text) for text in start.stopped):
+        if start.was_killed:
             lines = [text for text in start.stopped if _KILLED.search(text) or _EXITED.search(text)]
             return name_cause(lines, where=where, engine=self._engine.name, whole=True)
         return Cause(

@@ -140,3 +140,15 @@ def test_a_start_that_failed_is_not_one_that_was_stopped(then: str) -> None:
     outcome = run(f"{log}\nMay 29 23:51:00 llm-two systemd[1]: {then}\n")
     assert outcome.cause is not None
     assert (outcome.state, outcome.phase, outcome.cause.id) == ("failed", "weights", "gpu-out-of-memory")
+
+
+def test_what_is_printed_while_it_is_stopped_is_no_reason() -> None:
+    lines = "\n".join(f"May 29 23:49:00 llm-two sglang[7]: {line}" for line in _loading().lines)
+    stopping = f"{lines}\nMay 29 23:50:00 llm-two systemd[1]: Stopping kimi.service - Kimi...\n"
+    said = "May 29 23:50:01 llm-two sglang[7]: "
+    left = f"{stopping}{said}Traceback (most recent call last):\n{said}SystemExit: 0\n"
+    assert run(left).to_json()["cause"]["id"] == "stopped"
+    interrupted = f"{stopping}{said}KeyboardInterrupt\n"
+    assert run(interrupted).to_json()["cause"]["id"] == "interrupted"
+    killed = f"{interrupted}{SYSTEMD}State 'stop-sigterm' timed out. Killing.\n"
+    assert run(killed).to_json()["cause"]["id"] == "unit-timeout"
