@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from bot.clients.slack_calls import SERVER_ERROR, TOO_MANY, call, read_retry_after, sending
 from bot.clients.slack_messages import comment_of
 from bot.clients.slack_session import assure, open_session
+from bot.core.tail import split_rows
+from bot.core.words import count
 from bot.errors import SlackBusy, SlackRefused, SlackUncertain
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ def stand_in(message: Outgoing, content: bytes | None, code: str) -> Outgoing:
     why = f"The file could not be attached: Slack answered {code}."
     if content is None:
         why = "The file could not be attached: its content is no longer there."
-    missing = f"{why} The last {kept} of {lines} lines follow; the rest is missing here." if kept else why
+    missing = f"{why} {_say_shown(kept, lines)}" if kept else why
     blocks = [_section(comment)] if comment.strip() else []
     blocks.append(_section(missing))
     if tail.strip():
@@ -106,9 +108,16 @@ def _section(text: str) -> dict[str, Any]:
     return {"type": "section", "text": {"type": "plain_text", "text": text}}
 
 
+def _say_shown(kept: int, lines: int) -> str:
+    if kept == lines:
+        return f"All of it follows: {count(lines, 'line')}."
+    return f"The last {kept:,} of {lines:,} lines follow; the rest is missing here."
+
+
 def _end_of(content: bytes) -> tuple[str, int, int]:
     """The last whole lines that fit, how many they are, of how many; of a line too long its end."""
-    lines = [UNSHOWN.sub("", line) for line in content.decode(errors="replace").splitlines()]
+    rows = split_rows(content.decode(errors="replace"))
+    lines = [UNSHOWN.sub("", row.replace("\r", "\n")) for row in rows]
     kept: list[str] = []
     room = TAIL_BYTES
     for line in reversed(lines):

@@ -22,6 +22,7 @@ _WRITERS = {
     Origin.KERNEL: "kernel",
     Origin.OTHER: "other",
 }
+_ROW = re.compile(r"\n(?!\t)")
 _UNFIT = re.compile(r"[\s:\[\]]")
 
 
@@ -38,6 +39,16 @@ def render_tail(lines: Iterable[LogLine]) -> TailFile:
     masked = sum(line.masked for line in whole)
     rows = [f"{HEADER}{_count(len(whole), 'line')}, {_count(masked, 'secret')} masked", *map(_row, whole)]
     return TailFile("\n".join(rows) + "\n", len(whole), masked)
+
+
+def split_rows(text: str) -> list[str]:
+    """What such a file counts as lines, those of several rows whole; of any other file its rows."""
+    whole = text.removesuffix("\n")
+    if not whole:
+        return []
+    if not whole.startswith(HEADER):
+        return whole.split("\n")
+    return _ROW.split(whole)[1:]
 
 
 def _row(line: LogLine) -> str:

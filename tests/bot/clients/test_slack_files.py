@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from bot.clients.slack_calls import connect_slack
 from bot.clients.slack_files import complete, stand_in, upload
+from bot.core.events import LogLine
+from bot.core.tail import render_tail
 from bot.errors import SlackRefused
 from bot.practice.slack_faults import UPLOAD, FaultPlan
 from tests.support import outgoing
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from bot.clients.records import FileNote
 
 CODE = "file_uploads_disabled"
+AT = datetime(2026, 5, 29, 23, 49, 47, tzinfo=UTC)
 MOST = 12_000  # bytes of blocks below which Slack takes a message
 
 
@@ -30,7 +34,7 @@ def words(content: bytes | None) -> str:
 def test_a_short_file_is_told_whole() -> None:
     told = words(b"first\nsecond\n")
     assert r"first\nsecond" in told
-    assert "The last 2 of 2 lines follow" in told
+    assert "All of it follows: 2 lines." in told
     assert CODE in told
 
 
@@ -39,7 +43,16 @@ def test_a_long_file_is_told_from_its_end() -> None:
     told = words(content)
     assert "line 9999" in told
     assert "line 1\\n" not in told
-    assert "of 10000 lines follow; the rest is missing here" in told
+    assert "of 10,000 lines follow; the rest is missing here" in told
+
+
+def test_a_log_has_as_many_lines_in_the_note_as_in_its_comment() -> None:
+    text = "first\nand its second row\x0c and \u2028 more"
+    tail = render_tail([LogLine(text, text, at=AT)] * 80)
+    told = words(tail.text.encode())
+    assert "of 80 lines follow; the rest is missing here" in told
+    assert r"first\n\tand its second row" in told
+    assert "# kimi-bot log" not in words(render_tail([LogLine("x", "x", at=AT)]).text.encode())
 
 
 def test_one_line_too_long_is_told_by_its_end() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bot.core.events import LogLine, Origin
 from bot.core.redact import Redactor
-from bot.core.tail import render_tail
+from bot.core.tail import render_tail, split_rows
 from bot.core.transcript import Format, Transcript
 
 AT = datetime(2026, 5, 29, 23, 49, 47, 123456, UTC)
@@ -86,3 +86,14 @@ def test_a_tail_is_read_back_the_same(lines: list[LogLine]) -> None:
     assert [(line.text, line.at, line.pid, line.origin) for line in back] == [
         (line.text, line.at, line.pid, line.origin) for line in lines
     ]
+
+
+@given(st.lists(st.text(st.sampled_from("ab\n\r\t\x0b\x85\u2028 ")), max_size=6))
+def test_its_lines_are_counted_the_same_way_again(texts: list[str]) -> None:
+    tail = render_tail([make_line(text) for text in texts])
+    assert len(split_rows(tail.text)) == tail.lines
+
+
+def test_any_other_file_is_counted_by_its_rows() -> None:
+    assert split_rows("") == []
+    assert split_rows("Thread 1\n\tin wait\n") == ["Thread 1", "\tin wait"]
