@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _HEALTH_WITHIN = 8.0  # real seconds: /health generates a token, and a person waits
 _OK = 200
+_UP = frozenset({"active", "reloading", "refreshing"})
+_AMID = {"activating": Standing.STARTING, "deactivating": Standing.STOPPING}
 
 
 async def look(
@@ -86,9 +88,10 @@ async def _judge(
             return Standing.BROKEN, f"{member} ended with result {unit.result}."
     if all(unit.down for unit in units.values()):
         return Standing.STOPPED, None
-    waiting = next((member for member, unit in units.items() if unit.active != "active"), None)
-    if waiting is not None:
-        return Standing.UNPROVEN, f"{waiting} is {units[waiting].active} ({units[waiting].sub})."
+    waiting = [(member, unit) for member, unit in units.items() if unit.active not in _UP]
+    if waiting:
+        member, unit = min(waiting, key=lambda each: each[1].active not in _AMID)
+        return _AMID.get(unit.active, Standing.UNPROVEN), f"{member} is {unit.active} ({unit.sub})."
     problem = await doubt(ground, service)
     return (Standing.UNPROVEN, problem) if problem else (Standing.SERVING, None)
 

@@ -106,6 +106,7 @@ _TOUCHING: dict[Word, str] = {
 _STANDING: dict[Standing, str] = {
     Standing.SERVING: f"*{Searched.HEALTHY}*",
     Standing.STARTING: "starting",
+    Standing.STOPPING: "stopping",
     Standing.UNPROVEN: "up, but it does not answer as it should",
     Standing.STOPPED: "stopped",
     Standing.BROKEN: "down",

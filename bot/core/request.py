@@ -92,7 +92,8 @@ class Standing(StrEnum):
     """What a service is at present, as far as it can be seen."""
 
     SERVING = "serving"  # active, and every probe of readiness passes
-    STARTING = "starting"  # an operation follows it
+    STARTING = "starting"  # an operation follows it, or systemd has not done with its start
+    STOPPING = "stopping"  # systemd waits for its end
     UNPROVEN = "unproven"  # active, but it does not answer as it should
     STOPPED = "stopped"  # inactive, as someone wanted it
     BROKEN = "broken"  # systemd calls it failed, starts it over and over, or has no such unit

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bot.core.actions import Verdict
-from bot.core.events import HostName, ProbeAnswer, UnitState, Verb
+from bot.core.events import HostName, ProbeAnswer, UnitName, UnitState, Verb
 from bot.core.request import Standing
 from bot.errors import HostUnreachable, StoreUnavailable
 from bot.standing import doubt_answer, look
@@ -62,8 +62,18 @@ async def test_a_service_that_answers_as_it_should_serves_since_its_start() -> N
         ),
         (
             replace(RUNNING, active="deactivating", sub="stop-sigterm"),
-            Standing.UNPROVEN,
+            Standing.STOPPING,
             f"{MEMBER} is deactivating (stop-sigterm).",
+        ),
+        (
+            replace(RUNNING, active="activating", sub="start-pre"),
+            Standing.STARTING,
+            f"{MEMBER} is activating (start-pre).",
+        ),
+        (
+            replace(RUNNING, active="maintenance", sub="maintenance"),
+            Standing.UNPROVEN,
+            f"{MEMBER} is maintenance (maintenance).",
         ),
     ],
 )
@@ -82,6 +92,21 @@ async def test_one_member_down_is_no_service() -> None:
         stage.host.units[stage.ground.links(SERVICE).popitem()[1].unit] = DEAD
         view = await see(stage)
     assert (view.standing, view.problem) == (Standing.UNPROVEN, "llm-two/two.service is inactive (dead).")
+
+
+async def test_of_several_members_the_one_amid_its_start_or_its_end_tells_the_standing() -> None:
+    members = [{"host": "llm-two", "unit": "one.service"}, {"host": "llm-two", "unit": "two.service"}]
+    async with backstage(configured(host=None, unit=None, members=members)) as stage:
+        stage.host.units[UnitName("one.service")] = DEAD
+        stage.host.units[UnitName("two.service")] = replace(RUNNING, active="activating", sub="start")
+        view = await see(stage)
+    assert (view.standing, view.problem) == (Standing.STARTING, "llm-two/two.service is activating (start).")
+
+
+async def test_a_unit_that_reloads_serves_all_the_while() -> None:
+    async with backstage() as stage:
+        stage.host.units[UNIT] = replace(RUNNING, active="reloading", sub="reload")
+        assert (await see(stage)).standing is Standing.SERVING
 
 
 async def test_a_host_that_cannot_be_seen_says_why() -> None:

@@ -166,6 +166,10 @@ LAST = LastStartup(Verb.RESTART, Verdict.HEALTHY, seconds(451), timedelta(hours=
             ],
         ),
         (
+            StatusView(KIMI, (HostName("llm-two"),), Standing.STOPPING, problem="it is deactivating."),
+            ["*kimi-k2.5* is stopping on llm-two", "it is deactivating."],
+        ),
+        (
             StatusView(KIMI, (HostName("llm-two"),), Standing.STARTING, startup=midway(), held=HELD),
             [
                 "*kimi-k2.5* is restarting on llm-two · loading weights 38/64 · about 4 min to ready",
