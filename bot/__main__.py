@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from bot.replay import Outcome
+    from bot.core.outcome import Outcome
 
 T = TypeVar("T")
 MANIFEST = Path(__file__).parent.parent / "config" / "slack-manifest.json"

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from bot.core.actions import Mark
 from bot.core.cause import Cause, name_cause
 from bot.core.diagnosis import Suspects
-from bot.core.events import MAIN_RANK, LogLine, Member, Origin, PhaseId, Rank, Role
-from bot.core.findings import FailureSaid, PhaseBegan, PhaseRecord
-from bot.core.log_times import NOMINAL_YEAR
+from bot.core.events import MAIN_RANK, LogLine, Member, Origin, PhaseId, Role
+from bot.core.findings import FailureSaid, PhaseBegan
+from bot.core.outcome import NOWHEN, Outcome
 from bot.core.phases import Tracker
-from bot.core.picture import Subject, Waterfall, make_waterfall, say_where
 from bot.core.recognition import recognise
 from bot.core.redact import Redactor
 from bot.core.transcript import Transcript
 from bot.core.transcript_unit import find_unit
-from bot.core.words import spell_duration
 from bot.core.wrapping import find_wrapping
 from config.engine_file import AUTO, load_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import timedelta
 
     from config.engine_file import EngineFile
 
@@ -33,10 +30,7 @@ _CHUNK = 1 << 20
 _LOOK = 5000  # lines that may pass before the engine must have shown itself
 _LEAD = 20  # lines more than any other engine has; a saved log can quote another one's
 _MOST_SAID = 8  # lines of systemd that are shown
-_NOWHEN = datetime.min.replace(tzinfo=UTC)  # before the log's first time
 _MEMBER = Member("log")
-_EXIT_CODES = {"ready": 0, "failed": 3, "stalled": 4, "starting": 5}
-_SIGNS = {"ready": "✓", "failed": "✗", "stalled": "!", "starting": "…"}
 _EXITED = re.compile(r"Main process exited, code=(?P<code>\w+), status=(?P<status>\d+)")
 # What of systemd's words weighs more than an error in the log, and what more than mere follow-ups.
 _OVERRULES = re.compile(r"oom-kill|killed by the OOM killer")
@@ -49,94 +43,6 @@ _FAILED = re.compile(
 )
 # By systemd, which waited for the end of it in vain.
 _KILLED = re.compile(r"timed out\. Killing|with signal SIGKILL|result 'timeout'")
-_MOST_SAID = 8  # lines of systemd that are shown
-_NOWHEN = datetime.min.replace(tzinfo=UTC)  # before the log's first time
-_MEMBER = Member("log")
-_EXIT_CODES = {"ready": 0, "failed": 3, "stalled": 4, "starting": 5}
-_SIGNS = {"ready": "✓", "failed": "✗", "stalled": "!", "starting": "…"}
-_EXITED = re.compile(r"Main process exited, code=(?P<code>\w+), status=(?P<status>\d+)")
-# What of systemd's words weighs more than an error in the log, and what more than mere follow-ups.
-_OVERRULES = re.compile(r"oom-kill|killed by the OOM killer")
-_KNOWS_BETTER = re.compile(
-    r"oom-kill|killed by the OOM killer|result '(?:timeout|watchdog|start-limit-hit)'"
-    r"|status=2\d\d/|code=dumped"
-)
-_FAILED = re.compile(
-    r": Failed with result '|Failed to start |killed by the OOM killer|: [Ss]tart[\w-]* operation timed out"
-)
-_KILLED = re.compile(
-    r"timed out\. Killing|with signal SIGKILL|result 'timeout'"
-)  # by systemd, which lost patience
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Where a log ends. `phase`: of a failure, the one in which its root lies."""
-
-    engine: str
-    state: str  # starting, ready, failed, stalled
-    phase: PhaseId
-    role: Role
-    phases: tuple[PhaseRecord, ...]
-    ranks: dict[Rank, PhaseId]
-    cause: Cause | None
-    lines: int
-    unrecognised: int
-    lagging: tuple[Rank, ...] = ()
-    until: datetime | None = None  # the last time in the log
-
-    @property
-    def exit_code(self) -> int:
-        return _EXIT_CODES[self.state]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "engine": self.engine,
-            "state": self.state,
-            "phase": self.phase,
-            "role": self.role,
-            "phases": [_phase_json(record) for record in self.phases],
-            "ranks": dict(self.ranks),
-            "cause": _cause_json(self.cause),
-            "lines": self.lines,
-            "unrecognised": self.unrecognised,
-        }
-
-    def to_text(self) -> str:
-        """A summary to read."""
-        rows = [f"{self.engine}: {self.state} ({_named(self.phase, self.role)})", ""]
-        rows += [_row(record) for record in self.phases]
-        if self.lagging:
-            rows += ["", "behind: " + ", ".join(self.lagging)]
-        if self.cause is not None:
-            rows += ["", self.cause.title, *(f"  {line}" for line in self.cause.evidence), self.cause.counsel]
-        rows += ["", f"{self.lines} lines, {self.unrecognised} not recognised"]
-        return "\n".join(rows)
-
-    def waterfall(self) -> Waterfall | None:
-        """What `--chart` draws; None where the log shows no phase."""
-        wrong = (self.phase, self.role) if self.state in {"failed", "stalled"} else None
-        subject = Subject(
-            title=self.engine,
-            verdict=self._verdict(),
-            sign=_SIGNS[self.state],
-            until=self.until,
-            wrong=wrong,
-            mark=Mark.STALLED if self.state == "stalled" else Mark.FAILED,
-            rank=self.cause.rank if self.cause is not None else None,
-            cause=self.cause.title if self.cause is not None else "",
-        )
-        return make_waterfall(subject, self.phases)
-
-    def _verdict(self) -> str:
-        """`ready after 7m31s`, `failed after 3m02s in weights`."""
-        open_until = self.until if self.state != "ready" else None
-        ends = [record.ended or open_until for record in self.phases]
-        began = [record.began for record in self.phases if record.began > _NOWHEN]
-        last = max((end for end in ends if end is not None), default=_NOWHEN)
-        took = f" after {spell_duration(last - min(began))}" if began and last > _NOWHEN else ""
-        where = "" if self.state == "ready" else f" {say_where(self.phase, self.role)}"
-        return f"{self.state}{took}{where}"
 
 
 def replay(stream: BinaryIO, *, engine: str, idle: timedelta | None = None) -> Outcome:
@@ -200,7 +106,7 @@ class _Reading:
         self._engine = engine
         self._unit = unit
         self._start = _Start(Tracker(engine), Suspects(engine=engine))
-        self._at = _NOWHEN
+        self._at = NOWHEN
         self._invocation: str | None = None
         self._lines = 0
         self._unrecognised = 0
@@ -335,58 +241,3 @@ def _is_failure(text: str, exited: re.Match[str] | None) -> bool:
     if exited is not None:
         return exited["code"] != "exited" or exited["status"] != "0"
     return _FAILED.search(text) is not None
-
-
-# ---- telling -------------------------------------------------------------------------------------------
-
-
-def _time_json(at: datetime | None) -> str | None:
-    return (
-        None
-        if at is None or at.year <= NOMINAL_YEAR
-        else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    )
-
-
-def _seconds(began: datetime, ended: datetime | None) -> float | None:
-    if ended is None or _NOWHEN in {began, ended}:
-        return None
-    return round((ended - began).total_seconds(), 3)
-
-
-def _phase_json(record: PhaseRecord) -> dict[str, Any]:
-    progress = record.progress
-    return {
-        "id": record.phase,
-        "role": record.role,
-        "started": _time_json(record.began),
-        "ended": _time_json(record.ended),
-        "seconds": _seconds(record.began, record.ended),
-        "progress": None if progress is None else {"done": progress.done, "total": progress.total},
-        "ranks": {
-            rank: {"ended": _time_json(span.ended), "seconds": _seconds(span.began, span.ended)}
-            for rank, span in record.ranks.items()
-        },
-    }
-
-
-def _cause_json(cause: Cause | None) -> dict[str, Any] | None:
-    if cause is None:
-        return None
-    return {
-        "id": cause.id,
-        "title": cause.title,
-        "evidence": list(cause.evidence),
-        "advice": cause.counsel,
-    }
-
-
-def _named(phase: PhaseId, role: Role) -> str:
-    return phase if role is Role.TARGET else f"{phase}, {role}"
-
-
-def _row(record: PhaseRecord) -> str:
-    seconds = _seconds(record.began, record.ended)
-    took = f"{seconds:10.1f} s" if seconds is not None else f"{'…' if record.ended is None else '?':>12}"
-    progress = f"  {record.progress.done}/{record.progress.total}" if record.progress else ""
-    return f"  {_named(record.phase, record.role):<20}{took}{progress}"

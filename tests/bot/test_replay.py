@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import json
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.replay import Outcome, replay
+from bot.replay import replay
 from tests.support.journals import WORDINGS, Journal, journal, tp
+
+if TYPE_CHECKING:
+    from bot.core.outcome import Outcome
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has no more"
 HOUR = timedelta(hours=1)

@@ -5,11 +5,14 @@ import json
 import tomllib
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bot.replay import Outcome, replay
+from bot.replay import replay
+
+if TYPE_CHECKING:
+    from bot.core.outcome import Outcome
 
 FILE = Path(__file__).parents[1] / "support" / "engine_logs.toml"
 DATA: dict[str, list[dict[str, Any]]] = tomllib.loads(FILE.read_text(encoding="utf-8"))

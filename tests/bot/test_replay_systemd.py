@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
 
 import pytest
 
-from bot.replay import Outcome, replay
+from bot.replay import replay
 from tests.support.journals import Journal, journal
+
+if TYPE_CHECKING:
+    from bot.core.outcome import Outcome
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has no more"
 SYSTEMD = "May 29 23:51:00 llm-two systemd[1]: kimi.service: "

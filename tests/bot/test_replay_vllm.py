@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bot.core.events import LogLine, Member
 from bot.core.findings import NoiseRead
 from bot.core.phases import Tracker
-from bot.replay import Outcome, replay
+from bot.replay import replay
 from config.engine_file import load_engine
+
+if TYPE_CHECKING:
+    from bot.core.outcome import Outcome
 
 HOUR = timedelta(hours=1)
 
