@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
 
     from bot.clients.records import Parked
+    from bot.core.events import UnitState
     from config.services import Configuration, ServiceSection
 
 # Needed by what the bot calls; the manifest asks for the same.
@@ -57,11 +58,15 @@ _MOST_UNDELIVERED = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One row; `words` say what was seen, and where it is not good how to mend it."""
+    """One row; `words` say what was seen, and where it is not good how to mend it.
+
+    `note`: it is no fault of the setup, and yet not as it is when all serves.
+    """
 
     subject: str
     good: bool
     words: str
+    note: bool = False
 
 
 async def check(path: Path, environ: Mapping[str, str], *, offline: bool) -> list[Finding]:
@@ -127,13 +132,14 @@ def _undelivered(parked: Sequence[Parked]) -> list[Finding]:
         Finding(
             f"undelivered {place}",
             good=True,
+            note=True,
             words=f"{entry.at:%Y-%m-%d %H:%M} UTC, {entry.code}: {' '.join(entry.outgoing.text.split())}",
         )
         for place, entry in enumerate(newest[:_MOST_UNDELIVERED], start=1)
     ]
     if len(newest) > _MOST_UNDELIVERED:
         words = f"{len(newest) - _MOST_UNDELIVERED} older ones: kimi's log has each as message_parked"
-        findings.append(Finding("undelivered", good=True, words=words))
+        findings.append(Finding("undelivered", good=True, words=words, note=True))
     return findings
 
 
@@ -244,49 +250,79 @@ async def _host(name: str, host: Host, *, scope: str) -> tuple[Finding, _Reached
 async def _service(
     name: str, section: ServiceSection, hosts: Mapping[str, _Reached], environ: Mapping[str, str]
 ) -> list[Finding]:
-    findings = [
-        await _unit(UnitName(member.unit), hosts[member.host], scope=section.scope)
+    units = [
+        await _unit(UnitName(member.unit), hosts[member.host], service=name, scope=section.scope)
         for member in section.units
     ]
+    findings = [found for found, _ in units]
     if section.log_file is not None:
         names = dict.fromkeys(member.host for member in section.units)
         findings.extend([await _log_file(section.log_file, hosts[host]) for host in names])
     first = hosts[section.units[0].host] if section.reach == "ssh" else None
     if first is not None and first.barred:
         return [*findings, Finding(f"service {name}", good=False, words=first.barred)]
-    return [*findings, await _answer(name, section, first, environ)]
+    stopped = all(_is_stopped(state) for _, state in units)
+    return [*findings, await _answer(name, section, first, environ, stopped=stopped)]
+
+
+def _is_stopped(state: UnitState | None) -> bool:
+    return state is not None and state.active == "inactive"
 
 
 async def _answer(
-    name: str, section: ServiceSection, through: _Reached | None, environ: Mapping[str, str]
+    name: str,
+    section: ServiceSection,
+    through: _Reached | None,
+    environ: Mapping[str, str],
+    *,
+    stopped: bool,
 ) -> Finding:
+    subject, silent = f"service {name}", False
     host = through.host if through is not None else None
     probe = Probe(section, host=host, api_key=read_api_key(environ, section.api_key_env))
     try:
         async with asyncio.timeout(_PROBE_WITHIN):
-            problem = doubt_answer(await probe.check(), model=section.model)
+            answer = await probe.check()
+        problem, silent = doubt_answer(answer, model=section.model), answer.health is None
     except TimeoutError:
         problem = f"{section.url} does not answer within {_PROBE_WITHIN:g} s."
     finally:
         await probe.close()
-    return Finding(f"service {name}", good=problem is None, words=problem or f"serves {section.model}")
+    if stopped and silent:
+        return Finding(subject, good=True, words=f"stopped: `start {name}` in chat starts it", note=True)
+    if stopped and problem is None:
+        problem = f"its unit is stopped, and yet {section.url} answers: name the unit that serves there"
+    return Finding(subject, good=problem is None, words=problem or f"serves {section.model}")
 
 
-async def _unit(unit: UnitName, reached: _Reached, *, scope: str) -> Finding:
+async def _unit(
+    unit: UnitName, reached: _Reached, *, service: str, scope: str
+) -> tuple[Finding, UnitState | None]:
     subject, host = f"unit {unit}", reached.host
     if reached.barred:
-        return Finding(subject, good=False, words=reached.barred)
+        return Finding(subject, good=False, words=reached.barred), None
     try:
         state = await host.show(unit, scope=scope)
         if state.load != "loaded":
-            return Finding(subject, good=False, words=f"{host.name}: is {state.load}: name one that is there")
+            words = f"{host.name}: is {state.load}: name one that is there"
+            return Finding(subject, good=False, words=words), None
         refused = await _refused_orders(unit, host) if host.section.sudo and scope == "system" else []
     except KimiError as error:
-        return Finding(subject, good=False, words=str(error))
+        return Finding(subject, good=False, words=str(error)), None
     if refused:
         words = f"{host.name}: sudo refuses {', '.join(refused)}: see kimi-bot host-setup"
-        return Finding(subject, good=False, words=words)
-    return Finding(subject, good=True, words=f"{host.name}: {state.active} ({state.sub})")
+        return Finding(subject, good=False, words=words), state
+    return _stands(unit, host.name, state, service=service), state
+
+
+def _stands(unit: UnitName, host: str, state: UnitState, *, service: str) -> Finding:
+    """One that was stopped is as someone wanted it; one that failed is nothing to go live with."""
+    subject, failed = f"unit {unit}", state.active == "failed"
+    seen = f"{host}: {state.active} ({state.result if failed else state.sub})"
+    if not failed and not state.looping:
+        return Finding(subject, good=True, words=seen, note=state.active != "active")
+    mend = f"`why {service}` in chat, or its journal there, tells of what; mend that and start it anew"
+    return Finding(subject, good=False, words=f"{seen}: {mend}")
 
 
 async def _log_file(path: str, reached: _Reached) -> Finding:
@@ -312,6 +348,11 @@ def render_findings(findings: Sequence[Finding]) -> str:
     """A table: mark, subject, words."""
     width = max((len(finding.subject) for finding in findings), default=0)
     return "\n".join(
-        f"{'ok   ' if finding.good else 'WRONG'} {finding.subject:<{width}}  {finding.words}"
-        for finding in findings
+        f"{_mark(finding):<5} {finding.subject:<{width}}  {finding.words}" for finding in findings
     )
+
+
+def _mark(finding: Finding) -> str:
+    if not finding.good:
+        return "WRONG"
+    return "note" if finding.note else "ok"

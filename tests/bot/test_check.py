@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import socket
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import asyncssh
 
@@ -17,6 +19,7 @@ from bot.check import SCOPES, Finding, check, judge_scopes, render_findings
 from bot.clients.records import Parked
 from bot.clients.store import Store
 from bot.clock import Clock
+from bot.practice.engine import ServerStatus
 from bot.practice.host import PracticeHost
 from bot.practice.scenarios import SCENARIOS
 from tests.support.commands import kimi, slack_environment, workspace, write_configuration
@@ -84,8 +87,11 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(folder: Path, redis_url: str, **changes: Any) -> AsyncIterator[Bench]:
-    host = PracticeHost(Clock(100), SCENARIOS["healthy"], api_key="sk-of-the-engine", **changes)
+async def bench(
+    folder: Path, redis_url: str, *, before: Literal["healthy", "stopped", "down"] = "healthy", **changes: Any
+) -> AsyncIterator[Bench]:
+    scenario = replace(SCENARIOS["healthy"], before=before)
+    host = PracticeHost(Clock(100), scenario, api_key="sk-of-the-engine", **changes)
     async with workspace() as slack:
         await host.start()
         try:
@@ -192,6 +198,44 @@ async def test_what_is_wrong_on_the_host_is_said_with_its_remedy(tmp_path: Path,
         made.host.engine.manners.models = ("kimi-k2",)
         wrong = await made.wrong()
         assert wrong == {"service kimi-k2.5": "/v1/models lists kimi-k2, not kimi-k2.5."}
+
+
+async def test_a_service_that_is_stopped_is_no_fault(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url, before="stopped") as made:
+        found = await made.check()
+        assert await made.wrong() == {}
+        ended = await kimi("check", "--config", str(made.write()), environment=made.environ)
+    assert found["unit sglang-kimi.service"].words == "llm-two: inactive (dead)"
+    assert found["service kimi-k2.5"].words == "stopped: `start kimi-k2.5` in chat starts it"
+    assert ended.status == 0
+    assert [line.split()[0] for line in ended.out.splitlines()] == [*["ok"] * 6, "note", "note"]
+
+
+async def test_a_unit_that_failed_is_a_fault_with_its_remedy(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url, before="down") as made:
+        wrong = await made.wrong()
+    assert set(wrong) == {"unit sglang-kimi.service", "service kimi-k2.5"}
+    told = wrong["unit sglang-kimi.service"]
+    assert re.match(r"llm-two: failed \((exit-code|signal)\): ", told)
+    assert "`why kimi-k2.5` in chat, or its journal there, tells of what; mend that" in told
+
+
+async def test_who_answers_in_the_place_of_a_stopped_unit_is_a_fault(tmp_path: Path, redis_url: str) -> None:
+    async with bench(tmp_path, redis_url, before="stopped") as made:
+        await made.host.engine.open(pid=99, cgroup="/system.slice/other.service")
+        made.host.engine.status = ServerStatus.UP
+        wrong = await made.wrong()
+    assert wrong == {"service kimi-k2.5": "Its port is served by a process of another unit."}
+
+
+async def test_a_stopped_unit_whose_address_answers_is_not_the_one_that_serves(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with bench(tmp_path, redis_url, before="stopped") as made:
+        made.more = 'reach = "direct"\n'  # whose port it is, nobody tells
+        await made.host.engine.open(pid=99, cgroup="/system.slice/other.service")
+        made.host.engine.status = ServerStatus.UP
+        assert "name the unit that serves there" in (await made.wrong())["service kimi-k2.5"]
 
 
 async def test_a_wrong_key_of_the_engine_and_a_host_that_is_away(tmp_path: Path, redis_url: str) -> None:
@@ -342,6 +386,7 @@ def test_rows_stand_under_each_other() -> None:
         [Finding("redis", good=True, words="answers"), Finding("host a", good=False, words="no")]
     )
     assert rows == "ok    redis   answers\nWRONG host a  no"
+    assert render_findings([Finding("a", good=True, words="stopped", note=True)]) == "note  a  stopped"
     assert render_findings([]) == ""
 
 
