@@ -29,6 +29,7 @@ T = TypeVar("T")
 MANIFEST = Path(__file__).parent.parent / "config" / "slack-manifest.json"
 BAD_CONFIGURATION = 2
 INTERRUPTED = 130
+_LISTEN = "127.0.0.1:3000"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,9 +94,7 @@ def _path(options: argparse.Namespace) -> Path:
 def _describe_run(parser: argparse.ArgumentParser) -> None:
     _config(parser)
     parser.add_argument("--http", action="store_true", help="listen for Slack's requests, not Socket Mode")
-    parser.add_argument(
-        "--listen", default="127.0.0.1:3000", metavar="HOST:PORT", help="where --http listens"
-    )
+    parser.add_argument("--listen", metavar="HOST:PORT", help=f"where --http listens, else {_LISTEN}")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -108,9 +107,11 @@ def _run(options: argparse.Namespace) -> int:
 
     gc.freeze()
     gc.enable()
-    listen = parse_listen(options.listen) if options.http else None
+    listen = parse_listen(_LISTEN if options.listen is None else options.listen) if options.http else None
     path = _path(options)
     faults: list[str] = []
+    if options.listen is not None and not options.http:
+        faults.append("--listen: needs --http: Socket Mode listens nowhere")
     configuration = _gather(faults, lambda: load_configuration(path))
     settings = _gather(faults, lambda: read_settings(os.environ, http=options.http))
     if configuration is not None:
@@ -190,16 +191,16 @@ def _check(options: argparse.Namespace) -> int:
 def _describe_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a saved log, or - for standard input")
     parser.add_argument("--engine", default="auto", metavar="NAME", help="which engine printed it")
-    parser.add_argument("--idle", type=_duration, metavar="30m", help="how long ago its last line was")
+    parser.add_argument("--idle", type=_age, metavar="30m", help="how long ago its last line was")
     parser.add_argument("--json", action="store_true", help="print one object")
     parser.add_argument("--chart", metavar="PNG", help="write a picture of its phases, rank by rank, there")
 
 
-def _duration(text: str) -> timedelta:
-    from config.fields import parse_duration
+def _age(text: str) -> timedelta:
+    from config.fields import parse_age
 
     try:
-        return parse_duration(text)
+        return parse_age(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -213,10 +214,10 @@ def _replay(options: argparse.Namespace) -> int:
     except OSError as error:
         _complain(f"{options.file}: cannot be read: {error.strerror or error}")
         return BAD_CONFIGURATION
+    # Before anything is printed: who reads that may leave.
+    drawn = options.chart is None or _draw(outcome, Path(options.chart))
     print(json.dumps(outcome.to_json(), ensure_ascii=False) if options.json else outcome.to_text())
-    if options.chart is not None and not _draw(outcome, Path(options.chart)):
-        return BAD_CONFIGURATION
-    return outcome.exit_code
+    return outcome.exit_code if drawn else BAD_CONFIGURATION
 
 
 def _draw(outcome: Outcome, path: Path) -> bool:

@@ -14,7 +14,8 @@ from config.redis_url import parse_redis_url
 _DURATION = re.compile(
     r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?", re.ASCII
 )
-_DURATION_ALLOWED = 'a duration such as "30s", "15m", "2h", "1h30m" or "2d", longer than nothing'
+_SPAN_ALLOWED = 'a duration such as "30s", "15m", "2h", "1h30m" or "2d"'
+_DURATION_ALLOWED = f"{_SPAN_ALLOWED}, longer than nothing"
 _LONGEST = timedelta(days=7)
 _MOST_PORT = 65535
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,247}\.service")
@@ -28,17 +29,28 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*", re.IGNORECASE)
 
 def parse_duration(text: str) -> timedelta:
     """`"1h30m"` → 1:30:00. ValueError names what is allowed."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None or not any(match.groups()):
-        raise ValueError(f"is {text!r}; allowed: {_DURATION_ALLOWED}")
-    days, hours, minutes, seconds = (float(part or 0) for part in match.group("d", "h", "m", "s"))
-    hours += 24 * days
-    if hours * 3600 + minutes * 60 + seconds > _LONGEST.total_seconds():
+    duration = _read_span(text, allowed=_DURATION_ALLOWED)
+    if duration > _LONGEST:
         raise ValueError(f"is {text!r}; allowed: at most 7 days (168h)")
-    duration = timedelta(hours=hours, minutes=minutes, seconds=seconds)
     if not duration:
         raise ValueError(f"is {text!r}; allowed: {_DURATION_ALLOWED}")
     return duration
+
+
+def parse_age(text: str) -> timedelta:
+    """How long ago something was: also just now, and of any length. ValueError names what is allowed."""
+    return _read_span(text, allowed=_SPAN_ALLOWED)
+
+
+def _read_span(text: str, *, allowed: str) -> timedelta:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        raise ValueError(f"is {text!r}; allowed: {allowed}")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.group("d", "h", "m", "s"))
+    try:
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        return timedelta.max
 
 
 def write_duration(duration: timedelta) -> str:

@@ -79,6 +79,15 @@ def test_where_nobody_can_listen_is_said_at_once(listen: str, capsys: pytest.Cap
     assert "HOST:PORT such as 127.0.0.1:3000" in capsys.readouterr().err
 
 
+def test_where_nobody_listens_an_address_is_refused_with_the_other_faults(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", "--listen", "127.0.0.1:3000", "--config", "/no/such/kimi.toml"]) == 2
+    told = capsys.readouterr().err
+    assert "kimi-bot: --listen: needs --http: Socket Mode listens nowhere" in told
+    assert "/no/such/kimi.toml: cannot be read" in told
+
+
 def test_a_configuration_that_is_not_there_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +131,8 @@ def test_replay_of_a_start_that_hangs_has_a_status_of_its_own(
     saved.write_bytes(b"[2026-05-29 23:49:47 TP0] Load weight begin. avail mem=78.50 GB\n")
     assert main(["replay", str(saved), "--idle", "10h"]) == 4
     assert "weights" in capsys.readouterr().out
+    assert main(["replay", str(saved), "--idle", "30d"]) == 4
+    assert main(["replay", str(saved), "--idle", "0s"]) == 5
     with pytest.raises(SystemExit, match="2"):
         main(["replay", str(saved), "--idle", "soon"])
 
@@ -144,6 +155,19 @@ def test_replay_draws_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["state"] == "ready"
     assert main(["replay", str(saved), "--chart", str(tmp_path / "none" / "start.png")]) == 2
     assert "start.png: cannot be written: " in capsys.readouterr().err
+
+
+def test_the_picture_is_drawn_though_nobody_reads_the_summary(tmp_path: Path) -> None:
+    saved, chart = tmp_path / "saved.log", tmp_path / "start.png"
+    saved.write_bytes(journal("0.5.8").healthy().data())
+    there, ours = os.pipe()
+    os.close(there)  # it left before the first line
+    words = [*KIMI, "replay", str(saved), "--chart", str(chart)]
+    environment = clean_environment() | {"PYTHONUNBUFFERED": "1"}
+    ended = subprocess.run(words, stdout=ours, stderr=subprocess.PIPE, env=environment, check=False)
+    os.close(ours)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert read_png(chart.read_bytes()).width == 936
 
 
 def test_replay_of_a_log_without_a_phase_has_nothing_to_draw(

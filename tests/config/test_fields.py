@@ -21,6 +21,7 @@ from config.fields import (
     UnitText,
     check_ping_url,
     parse_address,
+    parse_age,
     parse_duration,
     write_duration,
 )
@@ -48,6 +49,14 @@ def test_a_duration_is_read(text: str, seconds: float) -> None:
 def test_what_is_no_duration_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match="allowed: "):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0s", 0), ("30m", 1800), ("30d", 30 * 86400)])
+def test_an_age_may_be_any(text: str, seconds: int) -> None:
+    assert parse_age(text) == timedelta(seconds=seconds)
+    assert parse_age(f"{'9' * 40}d") == timedelta.max
+    with pytest.raises(ValueError, match="allowed: a duration"):
+        parse_age("soon")
 
 
 def test_an_address_to_listen_on_is_taken_apart() -> None:
