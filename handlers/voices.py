@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 from slack_bolt.async_app import AsyncAck, AsyncRespond
 
+from bot.clients.slack_calls import sending
 from bot.core.answers import make_modal
+from bot.core.undelivered import render_aside
+from bot.errors import SlackBusy, SlackRefused
 from handlers.parts import Web
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _OK = 200
+_WHISPER, _POST = "chat.postEphemeral", "chat.postMessage"
 _OVERTAKING = 0.3  # seconds in which a call of ours may reach Slack before the acknowledgement sent earlier
 
 
@@ -69,10 +73,24 @@ class EphemeralVoice:
     thread_ts: str | None
 
     async def tell(self, message: Message) -> None:
+        """Where Slack refuses it there, in the conversation with that person: their id stands for it."""
         thread = {} if self.thread_ts is None else {"thread_ts": self.thread_ts}
-        await self.web.chat_postEphemeral(
-            channel=self.channel, user=self.user, text=message.text, blocks=message.blocks, **thread
-        )
+        try:
+            with sending(_WHISPER):
+                await self.web.chat_postEphemeral(
+                    channel=self.channel, user=self.user, text=message.text, blocks=message.blocks, **thread
+                )
+        except (SlackRefused, SlackBusy) as error:  # of what may have arrived nothing is said twice
+            aside = render_aside(message, self.channel, error.code)
+            with sending(_POST):
+                await self.web.chat_postMessage(
+                    channel=self.user,
+                    text=aside.text,
+                    blocks=aside.blocks,
+                    unfurl_links=False,
+                    unfurl_media=False,
+                )
+            log.info("answer_told_aside", channel=self.channel, by=self.user, code=error.code)
 
 
 @dataclass(frozen=True, slots=True)

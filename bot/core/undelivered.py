@@ -9,6 +9,7 @@ from bot.core.blocks import (
     MOST_BYTES,
     Block,
     Message,
+    context,
     make_message,
     mention,
     mention_channel,
@@ -64,6 +65,18 @@ def render_untold(channel: ChannelId, code: str, *, fallback: ChannelId | None) 
         f"for {name_place(channel)}.{place} `/kimi status` says how it goes. {mend(code)}"
     )
     return make_message(told, section(told))
+
+
+def render_aside(answer: Message, channel: str, code: str) -> Message:
+    """A private answer, in the conversation with who asked, where no button of a channel works."""
+    kept = [block for block in answer.blocks if block["type"] != "actions"]
+    told = (
+        f"Asked in {mention_channel(channel)}; told here, because Slack would not show it to you there: "
+        f"it answers {say_code(code)}."
+    )
+    if len(kept) < len(answer.blocks):
+        told += " It has buttons that work there alone: type it with `/kimi` there to see them."
+    return Message(f"{answer.text}\n{told}", (*kept[: MOST_BLOCKS - 1], context(told)))
 
 
 def name_place(channel: ChannelId) -> str:

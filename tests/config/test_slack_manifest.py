@@ -38,7 +38,10 @@ def test_scopes_and_events(manifest: dict[str, Any]) -> None:
 def test_how_it_is_reached(manifest: dict[str, Any]) -> None:
     assert manifest["settings"]["socket_mode_enabled"] is True
     assert manifest["settings"]["interactivity"]["is_enabled"] is True
-    assert manifest["features"]["app_home"]["home_tab_enabled"] is True
+    home = manifest["features"]["app_home"]
+    assert home["home_tab_enabled"] is True
+    assert home["messages_tab_enabled"] is True, "else Slack refuses what it tells one person alone"
+    assert home["messages_tab_read_only_enabled"] is True, "it hears nothing there"
 
 
 def test_the_words_about_it_fit(manifest: dict[str, Any]) -> None:

@@ -6,9 +6,16 @@ import json
 
 import pytest
 
-from bot.core.blocks import Message, section
+from bot.core.blocks import Message, actions, button, section
 from bot.core.events import ChannelId
-from bot.core.undelivered import mend, name_place, render_refusal, render_refusal_with, render_untold
+from bot.core.undelivered import (
+    mend,
+    name_place,
+    render_aside,
+    render_refusal,
+    render_refusal_with,
+    render_untold,
+)
 
 CHANNEL = ChannelId("C0123456789")
 REFUSAL = render_refusal(CHANNEL, "chat.update", "is_archived")
@@ -53,3 +60,13 @@ def test_who_asked_hears_where_it_is_told_instead() -> None:
 
 def test_a_conversation_is_named_by_its_person() -> None:
     assert name_place(ChannelId("U0ALICE")) == "<@U0ALICE>"
+
+
+def test_a_private_answer_that_is_told_aside_says_why_and_has_no_buttons() -> None:
+    answer = Message("Restart it?", (section("Restart it?"), actions(button("Yes", "confirm", "x"))))
+    aside = render_aside(answer, "C0OPS", "user_not_in_channel")
+    assert [block["type"] for block in aside.blocks] == ["section", "context"]
+    for word in ("Restart it?\nAsked in <#C0OPS>", "`user_not_in_channel`", "type it with `/kimi` there"):
+        assert word in aside.text
+    plain = render_aside(Message("up", (section("up"),)), "C0OPS", "unknown_method")
+    assert "buttons" not in plain.text
