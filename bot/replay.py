@@ -90,6 +90,13 @@ class _Start:
         return root is not None and (not root.fatal or (root.secondary and self.was_killed))
 
     @property
+    def seems_failed(self) -> bool:
+        """Also where nobody says so: it never came to serve, and something went wrong."""
+        return self.has_failed or (
+            not self.stopping and not self.tracker.state.ready and self.suspects.is_likely
+        )
+
+    @property
     def is_over(self) -> bool:
         return self.has_failed or self.stopping
 
@@ -110,6 +117,7 @@ class _Reading:
         self._invocation: str | None = None
         self._lines = 0
         self._unrecognised = 0
+        self._earlier: list[str] = []  # of what the starts before this one failed
 
     def take(self, line: LogLine) -> None:
         self._lines += not line.partial
@@ -154,6 +162,8 @@ class _Reading:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
+        if self._start.seems_failed:
+            self._earlier.append(self._cause().title)
         self._unrecognised += self._start.tracker.state.unrecognised
         self._start = _Start(Tracker(self._engine), Suspects(engine=self._engine))
 
@@ -199,6 +209,8 @@ class _Reading:
             unrecognised=self._unrecognised + start.tracker.state.unrecognised,
             lagging=start.tracker.lagging(),
             until=self._at,
+            idle=idle,
+            earlier=tuple(self._earlier),
         )
 
     def _state(self, idle: timedelta | None) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bot.core.actions import Mark
@@ -12,16 +13,21 @@ from bot.core.events import PhaseId, Rank, Role
 from bot.core.findings import PhaseRecord
 from bot.core.log_times import NOMINAL_YEAR
 from bot.core.picture import Subject, Waterfall, make_waterfall, say_where
-from bot.core.words import spell_duration
+from bot.core.words import count, spell_duration
 
 NOWHEN = datetime.min.replace(tzinfo=UTC)  # before the log's first time
+_MOST_EARLIER = 5  # causes of starts before the last one
 _EXIT_CODES = {"ready": 0, "failed": 3, "stalled": 4, "starting": 5}
 _SIGNS = {"ready": "✓", "failed": "✗", "stalled": "!", "starting": "…"}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Where a log ends. `phase`: of a failure, the one in which its root lies."""
+    """Where a log ends. `phase`: of a failure, the one in which its root lies.
+
+    `idle`: how long its last line had been the last, where that was said. `earlier`: of what the starts in it
+    failed that came before the last one.
+    """
 
     engine: str
     state: str  # starting, ready, failed, stalled
@@ -34,6 +40,8 @@ class Outcome:
     unrecognised: int
     lagging: tuple[Rank, ...] = ()
     until: datetime | None = None  # the last time in the log
+    idle: timedelta | None = None
+    earlier: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -54,12 +62,14 @@ class Outcome:
 
     def to_text(self) -> str:
         """A summary to read."""
-        rows = [f"{self.engine}: {self.state} ({_named(self.phase, self.role)})", ""]
+        rows = [f"{self.engine}: {self.state} ({_named(self.phase, self.role)}){self._silent()}", ""]
         rows += [_row(record) for record in self.phases]
         if self.lagging:
             rows += ["", "behind: " + ", ".join(self.lagging)]
         if self.cause is not None:
             rows += ["", self.cause.title, *(f"  {line}" for line in self.cause.evidence), self.cause.counsel]
+        if self.earlier:
+            rows += ["", *_before(self.earlier)]
         rows += ["", f"{self.lines} lines, {self.unrecognised} not recognised"]
         return "\n".join(rows)
 
@@ -79,14 +89,35 @@ class Outcome:
         return make_waterfall(subject, self.phases)
 
     def _verdict(self) -> str:
-        """`ready after 7m31s`, `failed after 3m02s in weights`."""
+        """`ready after 7m31s`, `failed after 3m02s in weights`, `stalled after 2m, silent for 1h`."""
         open_until = self.until if self.state != "ready" else None
         ends = [record.ended or open_until for record in self.phases]
         began = [record.began for record in self.phases if record.began > NOWHEN]
         last = max((end for end in ends if end is not None), default=NOWHEN)
         took = f" after {spell_duration(last - min(began))}" if began and last > NOWHEN else ""
         where = "" if self.state == "ready" else f" {say_where(self.phase, self.role)}"
-        return f"{self.state}{took}{where}"
+        return f"{self.state}{took}{where}{self._silent()}"
+
+    def _silent(self) -> str:
+        if not self.idle or self.state not in {"starting", "stalled"}:
+            return ""
+        return f", silent for {spell_duration(self.idle)}"
+
+
+def _before(earlier: tuple[str, ...]) -> list[str]:
+    """The commonest causes first; a crash loop has mostly one."""
+    told = Counter(earlier).most_common()
+    rows = [f"  {_say_times(times)}: {title}" for title, times in told[:_MOST_EARLIER]]
+    rest = sum(times for _, times in told[_MOST_EARLIER:])
+    return [
+        f"{count(len(earlier), 'start')} before it in this log failed:",
+        *rows,
+        *([f"  {_say_times(rest)}: something else"] if rest else []),
+    ]
+
+
+def _say_times(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
 
 
 def _time_json(at: datetime | None) -> str | None:

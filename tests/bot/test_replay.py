@@ -261,6 +261,40 @@ def test_of_several_starts_the_last_counts() -> None:
     assert outcome.lines == len(log.lines)
 
 
+def test_the_starts_before_the_last_that_failed_are_told_with_their_causes() -> None:
+    log = journal()
+    for _ in range(3):
+        log.launched().connected().loading().scheduler_exception("TP3", OOM).sigquit()
+    log.launched().scheduler_exception("TP0", "ValueError: no such dtype").sigquit()
+    text = run(log.launched().connected().loading()).to_text()
+    assert "4 starts before it in this log failed:\n  3 times: " in text
+    assert "GPU memory" in text
+    assert "\n  once: " in text
+
+
+def test_a_start_that_was_stopped_or_served_is_no_failure_of_before() -> None:
+    log = (
+        journal()
+        .healthy()
+        .say("SIGTERM received. signum=15 frame=None. Draining requests and shutting down...")
+    )
+    log.healthy().launched().connected().loading()
+    outcome = run(log)
+    assert (outcome.state, outcome.earlier) == ("starting", ())
+
+
+def test_a_crash_loop_under_systemd_is_one_start_after_the_other() -> None:
+    crashed = journalled(
+        journal().launched().connected().loading(),
+        "sglang.service: Main process exited, code=killed, status=9/KILL",
+        "sglang.service: Failed with result 'signal'.",
+        "sglang.service: Scheduled restart job, restart counter is at 1.",
+    )
+    outcome = run(crashed * 3, engine="sglang")
+    assert (outcome.state, len(outcome.earlier)) == ("failed", 2)
+    assert len(set(outcome.earlier)) == 1
+
+
 def test_asked_to_stop_it_is_no_longer_ready() -> None:
     log = (
         journal()

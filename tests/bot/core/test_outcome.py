@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -45,3 +46,37 @@ def test_as_text_and_as_a_picture() -> None:
     assert "The port is taken" in text
     assert "7 lines, 1 not recognised" in text
     assert outcome("failed", cause=CAUSE).waterfall() is not None
+
+
+@pytest.mark.parametrize(
+    ("state", "idle", "told"),
+    [
+        ("stalled", timedelta(hours=1), ", silent for 1h"),
+        ("starting", timedelta(minutes=2), ", silent for 2m"),
+        ("starting", timedelta(0), ""),
+        ("stalled", None, ""),
+        ("failed", timedelta(hours=1), ""),
+        ("ready", timedelta(hours=1), ""),
+    ],
+)
+def test_how_long_it_is_silent_is_said_in_text_and_picture(
+    state: str, idle: timedelta | None, told: str
+) -> None:
+    ended = replace(outcome(state), idle=idle)
+    waterfall = ended.waterfall()
+    assert waterfall is not None
+    for words in (ended.to_text().split("\n")[0], waterfall.verdict):
+        assert words.endswith(told)
+        assert ("silent" in words) is bool(told)
+
+
+def test_of_many_starts_that_failed_before_the_commonest_causes_are_named() -> None:
+    causes = tuple(f"cause {number}" for number in range(8) for _ in range(8 - number))
+    rows = replace(outcome("starting"), earlier=causes).to_text().split("\n")
+    begin = rows.index("36 starts before it in this log failed:")
+    assert rows[begin + 1 : begin + 8] == [
+        *(f"  {8 - number} times: cause {number}" for number in range(5)),
+        "  6 times: something else",
+        "",
+    ]
+    assert "1 start before it in this log failed:" in replace(outcome("ready"), earlier=("x",)).to_text()
