@@ -47,6 +47,8 @@ def take_sign(
             _add(turn, sign)
             if turn.plan.service is None:  # of a host, the newest tells how it stands
                 state.present = sign
+            if sign.kind is SignKind.NETWORK and state.acked_by is not None:
+                call_anew(state, now)  # who is on one host may not know that all are away
             turn.say(SignTold(sign), EntryKind.SIGN, now)
         case Worsened() if state.ending is not None:  # closed by hand in the same moment
             _take_again(turn, DownAgain(sign.at, sign, event.severity), now)

@@ -75,6 +75,8 @@ class Shown:
 
 def note_answers(state: HostState, event: HostChecked | DirectAsked, now: datetime) -> None:
     """The newest look at each service that is reached past SSH."""
+    if event.answering or event.refusing:
+        state.alive_at = now
     looks = (
         (state.answers, event.answering),
         (state.refused, event.refusing),
@@ -99,9 +101,10 @@ def note_seen(plan: HostPlan, state: HostState, now: datetime) -> None:
 def note_unseen(plan: HostPlan, state: HostState, event: HostChecked, now: datetime) -> Shown:
     """SSH does not."""
     if event.barred is not None:
-        state.barred, state.barred_at = event.barred, now
+        state.barred, state.barred_at, state.alive_at = event.barred, now, now
     shown = _show(plan, state, now)
-    if (dark := event.dark) is not None and not shown.alive and dark.leader in {None, plan.host}:
+    may_lead = state.leads or state.mute is None  # what is muted calls nobody
+    if (dark := event.dark) is not None and not shown.alive and may_lead and dark.leader in {None, plan.host}:
         shown = replace(shown, what=_NOTHING, hidden=dark.services, hosts=dark.hosts)
     if state.fails == 0 or state.failed is None or now - state.failed >= plan.every * _APART:
         state.fails, state.failed = state.fails + 1, now
@@ -131,7 +134,8 @@ def _show(plan: HostPlan, state: HostState, now: datetime) -> Shown:
 
 def is_alive(plan: HostPlan, state: HostState, now: datetime) -> bool:
     """Whether something on it answers, or refuses, at present."""
-    return _show(plan, state, now).alive
+    looks = (state.answers, state.refused)
+    return bool(_barred(plan, state, now)) or any(each and _newest(plan, each, now) for each in looks)
 
 
 def _newest(plan: HostPlan, looks: dict[ServiceName, datetime], now: datetime) -> tuple[ServiceName, ...]:

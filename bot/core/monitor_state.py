@@ -214,6 +214,7 @@ class HostState:
     silent: dict[ServiceName, datetime] = field(default_factory=dict)
     barred: str = ""  # what SSH last did instead of not answering
     barred_at: datetime | None = None
+    alive_at: datetime | None = None  # the newest that showed that the host is there, though SSH told nothing
     shows: str = ""  # how that looked at the last failure that was counted,
     shows_since: datetime | None = None
     alike: int = 0  # and at how many in a row

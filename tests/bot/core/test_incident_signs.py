@@ -199,3 +199,17 @@ def test_nobody_is_asked_of_what_is_over() -> None:
     case.tell(Recovered(case.now))
     assert case.actions[-1].__class__ is IncidentEnded
     assert asked(case) == []
+
+
+def test_of_all_hosts_whoever_is_on_one_of_them_is_told_anew() -> None:
+    gone = Sign(SignKind.SIGHT, BEGAN, "the host does not answer SSH")
+    network = Sign(SignKind.NETWORK, BEGAN, "kimi reaches none of its 4 hosts")
+    plan = replace(OF_HOST, signs=(gone,), escalate_after=minutes(10), group="S0NIGHT")
+    case = Case(plan)
+    case.tell(Acknowledged(BOB), after=60)
+    case.tell(SignSeen(network), after=30)
+    assert case.incident.state.acked_by is None
+    case.wait(9 * 60)
+    assert case.replies(EscalationTold) == []
+    case.wait(2 * 60)
+    assert len(case.replies(EscalationTold)) == 1

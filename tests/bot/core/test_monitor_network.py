@@ -34,6 +34,7 @@ class Fleet:
     count: int = 4
     failures: int = 3
     every: dict[int, timedelta] = field(default_factory=dict)
+    calls: dict[int, tuple[str, int]] = field(default_factory=dict)  # a group, after so many minutes
     rewritten: bool = False
     now: datetime = BEGAN
     silent: set[int] = field(default_factory=set)
@@ -53,7 +54,16 @@ class Fleet:
     def plan(self, number: int) -> HostPlan:
         service = ServiceName(f"service-{number}")
         every = self.every.get(number, EVERY)
-        return HostPlan(self.name(number), (service,), every=every, failures=self.failures)
+        group, minutes = self.calls.get(number, (None, None))
+        after = timedelta(minutes=minutes) if minutes is not None else None
+        return HostPlan(
+            self.name(number),
+            (service,),
+            every=every,
+            failures=self.failures,
+            escalate_after=after,
+            group=group,
+        )
 
     def look(self, seconds: float) -> None:
         until = self.now + timedelta(seconds=seconds)
@@ -80,6 +90,13 @@ class Fleet:
 
     def open_now(self) -> list[HostName]:
         return [name for name, watch in self.watches.items() if watch.state.severity is Severity.HOST]
+
+    def is_told(self, number: int) -> bool:
+        """By its own incident, or by that of one that tells it for all."""
+        states = [watch.state for watch in self.watches.values()]
+        leading = [state for state in states if state.leads and state.severity is Severity.HOST]
+        own = self.watches[self.name(number)].state.severity is Severity.HOST
+        return own or any(f"service-{number}" in state.affected for state in leading)
 
     def leader(self) -> HostWatch:
         [name] = [name for name, watch in self.watches.items() if watch.state.leads]
@@ -227,6 +244,78 @@ def test_where_each_is_looked_at_in_its_own_time_what_was_opened_first_becomes_i
     assert fleet.watches[HostName("host-1")].state.waits
 
 
+def test_hosts_that_go_one_after_the_other_are_each_told() -> None:
+    for apart in (10, 20, 25, 30, 40):
+        fleet = Fleet(count=5)
+        for number in range(5):
+            fleet.silent = set(range(number + 1))
+            fleet.look(apart)
+        fleet.look(120)
+        assert all(fleet.is_told(number) for number in range(5)), apart
+
+
+@pytest.mark.parametrize("looping", [0, 1])
+def test_one_that_refuses_in_between_shows_that_the_other_is_gone_for_itself(looping: int) -> None:
+    """A host that boots over and over is silent most of the time."""
+    fleet = Fleet(count=2)
+    fleet.silent = {0, 1}
+    fleet.look(120)
+    assert len(fleet.open_now()) == 1
+    for _ in range(4):
+        fleet.barred = {looping}
+        fleet.look(20)
+        fleet.barred = set()
+        fleet.look(60)
+    assert len(fleet.open_now()) == 2
+    assert not any(watch.state.waits or watch.state.leads for watch in fleet.watches.values())
+
+
+def test_one_that_is_seldom_looked_at_makes_no_moment_longer_for_the_others() -> None:
+    fleet = Fleet(every={3: timedelta(minutes=10)})
+    fleet.look(1100)
+    fleet.silent = {0}
+    fleet.look(640)
+    [first] = fleet.opened
+    fleet.silent = {0, 1, 2, 3}
+    fleet.look(120)
+    assert fleet.told == []  # who is on it may know of that one alone
+    assert [each.plan.signs[0].kind for each in fleet.opened] == [SignKind.SIGHT, SignKind.NETWORK]
+    assert "service-0" not in fleet.opened[1].plan.affected
+    assert first.plan.host == "host-0"
+
+
+def test_nobody_waits_for_an_incident_that_was_muted_before() -> None:
+    fleet = Fleet(count=2, failures=2)
+    fleet.silent = {0}
+    fleet.look(30)
+    assert fleet.open_now() == ["host-0"]
+    fleet.watches[HostName("host-0")].handle(
+        Muted(UserId("U0ALICE"), fleet.now + timedelta(hours=1)), fleet.now
+    )
+    fleet.told.clear()
+    fleet.silent = {0, 1}
+    fleet.look(60)
+    assert fleet.open_now() == ["host-0", "host-1"]
+    assert fleet.leader().plan.host == "host-1"
+    assert fleet.told == []
+
+
+def test_who_is_called_for_a_host_is_called_for_it() -> None:
+    alike = dict.fromkeys(range(4), ("S0A", 10))
+    for calls, number in ((alike, 1), ({**alike, 3: ("S0B", 10)}, 2), ({**alike, 3: ("S0A", 5)}, 2)):
+        fleet = Fleet(calls=calls)
+        fleet.look(3)  # the last one is the last to be sure
+        fleet.silent = {0, 1, 2, 3}
+        fleet.look(120)
+        assert len(fleet.opened) == number
+        called = {(each.plan.group, each.plan.escalate_after) for each in fleet.opened}
+        assert (calls[3][0], timedelta(minutes=calls[3][1])) in called or number == 1
+    nobody = Fleet(calls={0: ("S0A", 10)})
+    nobody.silent = {0, 1, 2, 3}
+    nobody.look(120)
+    assert "S0A" in {each.plan.group for each in nobody.opened}
+
+
 @settings(deadline=None)
 @given(
     count=st.integers(2, 5),
@@ -253,13 +342,10 @@ def test_nothing_that_is_lost_stays_untold_and_nothing_that_is_seen_stays_open(
         assert len(set(subjects)) == len(subjects)
     lost = fleet.silent - fleet.barred
     fleet.look(2 * failures * 15 + 120)
-    leading = [watch for watch in fleet.watches.values() if watch.state.leads]
     for number in lost:
-        state = fleet.watches[fleet.name(number)].state
-        told = state.severity is Severity.HOST
-        assert told or (state.waits and leading), number
+        assert fleet.is_told(number), number
         if len(lost) < count and not fleet.barred:
-            assert told, "another one answers"
+            assert fleet.name(number) in fleet.open_now(), "another one answers"
     fleet.silent = fleet.barred = set()
     fleet.look(120)
     assert all(watch.state == HostState() or watch.sight is Sight.SEEN for watch in fleet.watches.values())
