@@ -23,7 +23,7 @@ from tests.support.outbox import BRISK, PATIENCE, QUICK, Stage, open_slack, open
 from tests.support.outgoing import CHANNEL, OTHER_CHANNEL, edit, operation, reply, root, upload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from structlog.typing import EventDict
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 POST = "chat.postMessage"
+AT_ONCE = 16
 
 
 @pytest_asyncio.fixture
@@ -105,7 +106,7 @@ async def test_killed_at_any_point(own_redis: RedisServer) -> None:
             _live_and_die(slack, f"{own_redis.url}?db={point + 1}", f"C0{point}", point)
             for point in range(points)
         )
-        await asyncio.gather(*lives)
+        await _a_few_at_once(lives)
         for channel in ("C0WHOLE", *(f"C0{point}" for point in range(points))):
             (found,) = slack.channel_messages(channel)
             texts = [message.text for message in slack.thread(channel, found.ts)]
@@ -122,13 +123,26 @@ async def test_killed_at_any_point_while_a_refused_thread_is_told_elsewhere(own_
             _live_and_die(slack, f"{own_redis.url}?db={point + 1}", "C0NOWHERE", point, fallback=f"C0{point}")
             for point in range(points)
         )
-        await asyncio.gather(*lives)
+        await _a_few_at_once(lives)
         for channel in ("C0WHOLE", *(f"C0{point}" for point in range(points))):
             (found,) = slack.channel_messages(channel)
             alert, *told = slack.thread(channel, found.ts)
             assert alert.plain.endswith("healthy"), channel
             assert [message.text for message in told] == ["reply 1", "3 lines, 1 secret masked", "reply 3"]
         assert len(slack.files) == points + 1
+
+
+async def _a_few_at_once(lives: Iterable[Awaitable[int]]) -> None:
+    """All together they would spend their leases waiting for the processor."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(life: Awaitable[int]) -> None:
+        async with room:
+            await life
+
+    async with asyncio.TaskGroup() as group:
+        for life in lives:
+            group.create_task(one(life))
 
 
 async def _live_and_die(
