@@ -206,6 +206,16 @@ class RedisCluster:
         seen = [len(each[3:]) for each in node.line.execute_command("CLUSTER SLOTS")]
         return "cluster_state:ok" in told and sorted(seen) == [0, 0, 1]
 
+    def _agree(self) -> bool:
+        """Whether all hold the same to be true, and as new: a slot that moves on before that is taken back
+        by whoever hears only then that its former owner had it.
+        """
+        maps = []
+        for node in (*self.nodes, self.replica):
+            lines = node.line.execute_command("CLUSTER", "NODES").decode().splitlines()
+            maps.append({(words[0], *words[6:]) for words in map(str.split, lines)})
+        return all(each == maps[0] for each in maps)
+
     def empty(self) -> None:
         for slot, (source, _) in list(self._moved.items()):
             self.give(slot, source)
@@ -256,6 +266,7 @@ class RedisCluster:
         self._moved[slot] = (first, target)
         if first is target:
             del self._moved[slot]
+        wait_for(self._agree)
 
     def remove(self) -> None:
         for node in (*self.nodes, self.replica):
