@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
+import bot.clients.slack_outlet as outlet_module
 from bot.clients.slack_outlet import Few, Outlet
 from bot.core.pacing import POST, UPDATE, Does, Pace, Step, Waiting
 from bot.errors import SlackBusy, TokenRefused
@@ -58,20 +59,24 @@ async def test_two_processes_share_the_rate_of_edits(stage: Stage) -> None:
     assert 20 < late.seconds <= 30
 
 
-async def test_while_the_token_is_refused_each_try_comes_later(stage: Stage) -> None:
+async def test_while_the_token_is_refused_each_try_comes_later(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(outlet_module, "time", SimpleNamespace(monotonic=lambda: now))
     room = outlet(stage)
     for _ in range(2):
         room.lock(TokenRefused(POST, "token_revoked"))  # the second was under way already
-    first = room.pacing.choose(REPLY, time.monotonic())
+    first = room.pacing.choose(REPLY, now)
     assert first.does is Does.WAIT
     assert first.seconds <= QUICK.settle
-    await asyncio.sleep(QUICK.settle * 1.5)
+    now += QUICK.settle * 1.5
     room.lock(TokenRefused(POST, "token_revoked"))
-    assert room.pacing.choose(REPLY, time.monotonic()).seconds > QUICK.settle
+    assert room.pacing.choose(REPLY, now).seconds > QUICK.settle
     assert (room.locked, room.counts["locked"]) == ("token_revoked", 1)
     room.accepted(reply(1))
     assert room.locked is None
-    assert room.pacing.choose(REPLY, time.monotonic()).does is Does.HEAD
+    assert room.pacing.choose(REPLY, now).does is Does.HEAD
 
 
 async def test_a_retry_after_parks_the_channel_it_came_from(stage: Stage) -> None:
