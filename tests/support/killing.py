@@ -20,6 +20,7 @@ from bot.core.events import ServiceName
 from bot.practice.scenarios import Scenario, loading
 from bot.practice.scenarios import Stage as PracticeStage
 from bot.practice.scenarios import sglang_log as log
+from bot.practice.scenarios.stage import MAIN
 from bot.practice.workspace import ALICE, API_KEY, CHANNEL, SERVICE, PracticeWorkspace
 from tests.support.killable import Order
 
@@ -53,10 +54,20 @@ async def _brief(stage: PracticeStage) -> None:
     stage.say_all(pooled)
     await loading.graphs(stage, 12)
     await _linger(stage)
-    await loading.listen(stage)
+    await _listen(stage)
     await _linger(stage)
     await loading.warm_up(stage)
     await loading.serve(stage)
+
+
+async def _listen(stage: PracticeStage) -> None:
+    """As `loading.listen`, whose second is told or not, as a busy machine has it."""
+    stage.say(MAIN, f"INFO:     Started server process [{stage.process.pid}]")
+    stage.say(MAIN, "INFO:     Waiting for application startup.")
+    await _linger(stage)
+    stage.say(MAIN, "INFO:     Application startup complete.")
+    assert await stage.open_port()
+    stage.say(MAIN, f"INFO:     Uvicorn running on {stage.engine.url} (Press CTRL+C to quit)")
 
 
 async def _linger(stage: PracticeStage) -> None:
