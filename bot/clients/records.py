@@ -6,13 +6,16 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 from bot.core.events import ChannelId, HostName, Member, MessageTs, OperationId, ServiceName, UserId, Verb
 from bot.errors import RecordUnreadable
 
 if TYPE_CHECKING:
     from bot.core.blocks import Message
+
+
+_VERSION = "schema_version"
 
 
 class Record(BaseModel):
@@ -61,16 +64,25 @@ class Past(Record):
 
 
 class Memory(Record):
-    """What is remembered of a service: `content` is JSON of one of the core's dataclasses."""
+    """What is remembered of a service: `content` is a JSON object of one of the core's dataclasses.
+
+    It is written beside the version, not within: a process of an earlier release, which wrote it alone,
+    reads it, and does not begin anew over it.
+    """
 
     content: str
 
     @model_validator(mode="before")
     @classmethod
-    def _bare(cls, value: Any) -> Any:
-        """Once it was written without a version: the content alone."""
-        bare = isinstance(value, dict) and not value.keys() & {"content", "schema_version"}
-        return {"content": json.dumps(value)} if bare else value
+    def _part(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "content" in value:
+            return value
+        content = {name: each for name, each in value.items() if name != _VERSION}
+        return {_VERSION: value.get(_VERSION, 1), "content": json.dumps(content)}
+
+    @model_serializer
+    def _join(self) -> dict[str, Any]:
+        return {_VERSION: self.schema_version, **json.loads(self.content)}
 
 
 class FileNote(Record):

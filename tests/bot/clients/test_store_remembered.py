@@ -40,12 +40,13 @@ async def test_the_setup_of_the_last_healthy_start(store: Remembered) -> None:
 async def test_each_has_a_version_and_one_without_is_read_too(store: Remembered, kind: Kind) -> None:
     key = service_key(SERVICE, kind)
     await getattr(store, f"save_{kind}")(SERVICE, '{"weights": 120.0}')
-    assert json.loads(await store.link.redis.get(key) or "")["schema_version"] == 1
+    told = json.loads(await store.link.redis.get(key) or "")
+    assert told == {"schema_version": 1, "weights": 120.0}  # which an earlier release reads
     await store.link.redis.set(key, '{"weights": 120.0}')
     assert await getattr(store, kind)(SERVICE) == '{"weights": 120.0}'
 
 
-@pytest.mark.parametrize("raw", [b"nonsense", b"[]", b'{"schema_version": 2, "content": "{}"}'])
+@pytest.mark.parametrize("raw", [b"nonsense", b"[]", b'{"schema_version": 2, "at": 1}'])
 async def test_what_is_no_record_is_set_aside(store: Remembered, raw: bytes) -> None:
     await store.link.redis.set(service_key(SERVICE, "setup"), raw)
     assert await store.setup(SERVICE) is None
@@ -56,7 +57,7 @@ async def test_what_is_no_record_is_set_aside(store: Remembered, raw: bytes) -> 
 async def test_what_nobody_can_make_sense_of_is_set_aside(store: Remembered) -> None:
     await store.give_up(SERVICE, "baseline", "nothing there")
     assert await store.link.unreadable() == []
-    await store.save_baseline(SERVICE, "3")
+    await store.save_baseline(SERVICE, '{"samples": 3}')
     await store.give_up(SERVICE, "baseline", "samples: no table")
     assert await store.baseline(SERVICE) is None
     [found] = await store.link.unreadable()
