@@ -63,7 +63,8 @@ class IncidentCarrying:
 
     def __post_init__(self) -> None:
         self.store = IncidentStore(self.ground.store.link)
-        self.unwatched = Unwatched(self.ground.configuration, Watches(self.ground.store.link))
+        store = self.ground.store
+        self.unwatched = Unwatched(self.ground.configuration, Watches(store.link), store.leases)
         self.store.subscribe(self._wake)
         self.ground.store.leases.subscribe_lost(self._lose)
         self.ground.store.leases.subscribe_emptied(self._strand)

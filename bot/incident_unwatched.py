@@ -3,7 +3,8 @@
 Theory. Whoever has the incident decides, by its own configuration, but not for itself alone: while processes
 with the old configuration live, one of them may have the host and watch on. Whoever watches a host marks in
 Redis what it watches there, and only what has been unmarked for minutes is ended. A process that begins with
-a configuration that is put right meanwhile marks it again, and nothing was told.
+a configuration that is put right meanwhile marks it again, and nothing was told. A process of an earlier
+release marks nothing: what it watches on a host that it has, nobody knows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bot.clients.store_watches import Watches
+from bot.clients.leases import Leases
+from bot.clients.store_watches import Watches, lease_name
 from bot.core.incident_state import IncidentId
 from bot.watch_plans import why_unwatched
 from config.services import Configuration
@@ -31,6 +33,7 @@ class Unwatched:
 
     configuration: Configuration
     watches: Watches
+    leases: Leases
     after: float = field(default_factory=lambda: AFTER)
     _since: dict[IncidentId, float] = field(default_factory=dict)
 
@@ -50,4 +53,6 @@ class Unwatched:
     async def _is_marked(self, plan: IncidentPlan) -> bool:
         """Whether somebody watches it: one with another configuration."""
         marked = await self.watches.marked(plan.host)
-        return marked is not None and (plan.service is None or plan.service in marked)
+        if marked is None:
+            return await self.leases.is_owned(lease_name(plan.host))
+        return plan.service is None or plan.service in marked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.clients.store_watches import Watches
+from bot.clients.store_watches import Watches, lease_name
 from bot.core.incident_state import Ending, Severity, incident_of
 from bot.core.monitor_events import IncidentClosed
 from bot.core.monitor_state import HostState, Sight
@@ -104,7 +104,7 @@ async def test_while_a_process_with_the_old_configuration_watches_it_stays_open(
 async def test_a_service_that_is_watched_again_begins_its_time_anew(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
         watches = Watches(room.ground.store.link)
-        unwatched = Unwatched(switched_off(room.ground), watches, after=0.1)
+        unwatched = Unwatched(switched_off(room.ground), watches, room.ground.store.leases, after=0.1)
         plan = room.plan()
         assert await unwatched.find([plan]) == []
         await watches.mark(HOST, [SERVICE])
@@ -117,12 +117,25 @@ async def test_a_service_that_is_watched_again_begins_its_time_anew(redis_url: s
         assert found == [(plan, OFF)]
 
 
+async def test_what_a_process_of_an_earlier_release_may_watch_is_not_ended(redis_url: str) -> None:
+    """It has the host, and marks nothing."""
+    async with watchmen(redis_url) as room:
+        leases = room.ground.store.leases
+        off = Unwatched(switched_off(room.ground), Watches(room.ground.store.link), leases, after=0)
+        lease = await leases.claim(lease_name(HOST))
+        assert lease is not None
+        assert await off.find([room.plan()]) == []
+        await leases.let_go(lease)
+        assert await off.find([room.plan()]) != []
+
+
 async def test_a_host_is_watched_for_as_long_as_one_of_its_services_is(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
         watches, now = Watches(room.ground.store.link), room.ground.clock.now()
         plan = room.plan(incident=incident_of(HOST, now), subject=HOST, service=None, severity=Severity.HOST)
-        assert await Unwatched(room.ground.configuration, watches, after=0).find([plan]) == []
-        off = Unwatched(switched_off(room.ground), watches, after=0)
+        leases = room.ground.store.leases
+        assert await Unwatched(room.ground.configuration, watches, leases, after=0).find([plan]) == []
+        off = Unwatched(switched_off(room.ground), watches, leases, after=0)
         assert await off.find([plan]) == [(plan, "no service there is watched any more")]
         await watches.mark(HOST, [SERVICE])
         assert await off.find([plan]) == []
