@@ -20,6 +20,7 @@ _INNER = ("fields", "jsonPayload", "record", "attributes")  # objects that hold 
 _TRACES = ("exc_info", "exception", "stack_trace", "stack")
 _TIMES = ("timestamp", "time", "asctime", "@timestamp", "ts", "date")
 _MOST_SECONDS = 1e11  # greater numbers count milliseconds, or less
+_LARGEST = 1e21  # nanoseconds; what is more is no time
 
 
 class JsonLinesReader:
@@ -43,12 +44,15 @@ class JsonLinesReader:
     def _time(self, entry: dict[str, Any]) -> datetime | None:
         stamp = next((entry[name] for name in _TIMES if name in entry), None)
         if isinstance(stamp, int | float):
-            seconds = float(stamp)
-            while seconds > _MOST_SECONDS:
-                seconds /= 1000
-            return read_seconds(str(seconds))
+            return _read_number(stamp)
         at = self._clock.read(stamp) if isinstance(stamp, str) else None
         return at.astimezone(UTC) if at is not None else None
+
+
+def _read_number(number: float) -> datetime | None:
+    while _MOST_SECONDS < number <= _LARGEST:
+        number /= 1000
+    return read_seconds(str(number)) if number <= _LARGEST else None
 
 
 def _parse(line: str) -> dict[str, Any] | None:
@@ -67,11 +71,12 @@ def _text(entry: dict[str, Any]) -> str | None:
     told = [each[name] for each in (entry, inner) for name in TEXTS if isinstance(each.get(name), str)]
     if not told:
         return None
-    text = read_text((next(filter(None, told), "")).encode("utf-8", "backslashreplace"))
+    text = next(filter(None, told), "")
     if _is_text(entry.get("target")):
         text = _traced(entry, text)
     trace = next((each[name] for each in (entry, inner) for name in _TRACES if _is_text(each.get(name))), "")
-    return f"{text}\n{trace}" if trace else text
+    whole = f"{text}\n{trace}" if trace else text
+    return read_text(whole.encode("utf-8", "backslashreplace"))  # half a character may be escaped in it
 
 
 def _traced(entry: dict[str, Any], text: str) -> str:

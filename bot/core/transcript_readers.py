@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -83,19 +84,21 @@ class TailReader:
     def __init__(self, clock: LogClock) -> None:
         self._clock = clock
         self._held: Row | None = None
+        self._more: list[str] = []  # its further lines
 
     def read(self, raw: bytes) -> Iterable[Row]:
         line = read_text(raw)
         if self._held is not None and line.startswith("\t"):
-            self._held = replace(self._held, text=f"{self._held.text}\n{line[1:]}")
+            self._more.append(line[1:])
             return
         yield from self.close()
         if not line.startswith(HEADER):
             self._held = self._row(line)
 
     def close(self) -> Iterable[Row]:
-        held, self._held = self._held, None
-        return () if held is None else (held,)
+        held, more = self._held, self._more
+        self._held, self._more = None, []
+        return () if held is None else (replace(held, text="\n".join((held.text, *more))),)
 
     def _row(self, line: str) -> Row:
         found = TAIL_ROW.fullmatch(line)
@@ -132,17 +135,20 @@ class _Joiner:
 
     def __init__(self) -> None:
         self._begun: dict[str, list[str]] = {}
+        self._sizes: Counter[str] = Counter()
 
     def join(self, row: Row, *, whole: bool) -> Iterable[Row]:
         begun = self._begun.setdefault(row.stream, [])
         begun.append(row.text)
-        if whole or sum(map(len, begun)) > JOINED_MOST:
-            del self._begun[row.stream]
+        self._sizes[row.stream] += len(row.text)
+        if whole or self._sizes[row.stream] > JOINED_MOST:
+            del self._begun[row.stream], self._sizes[row.stream]
             yield replace(row, text="".join(begun).rstrip("\r"))
 
     def close(self) -> Iterable[Row]:
         rows = [Row("".join(begun).rstrip("\r"), stream=stream) for stream, begun in self._begun.items()]
         self._begun.clear()
+        self._sizes.clear()
         return rows
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from bot.core.log_times import LogClock
 
 VERBOSE_HEADER = re.compile(
-    r"[A-Z][a-z]{2} (?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?)(?: [A-Z]{1,5}| [+-]\d\d)?"
-    r" \[(?P<cursor>s=[^\]]{1,300})\]$"
+    r"[A-Z][a-z]{2} (?P<stamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?(?: [+-]\d\d(?:\d\d)?)?)"
+    r"(?: [A-Z]{1,5})? \[(?P<cursor>s=[^\]]{1,300})\]$"
 )
 _FIELD = re.compile(r" {4}(?P<name>_{0,2}[A-Z][A-Z0-9_]{0,63})=(?P<value>.*)", re.DOTALL)
 
@@ -25,8 +25,9 @@ class VerboseReader:
     def __init__(self, clock: LogClock, decoder: Decoder) -> None:
         self._clock = clock
         self._decoder = decoder
-        self._entry: dict[str, object] = {}
-        self._name = ""  # of the field that was read last: a long value goes on
+        self._entry: dict[str, list[str]] = {}
+        self._value: list[str] | None = None  # of the field that was read last: a long one goes on
+        self._indent = ""  # before its further lines
 
     def read(self, raw: bytes) -> Iterable[LogLine]:
         line = read_text(raw)
@@ -37,18 +38,20 @@ class VerboseReader:
             return done
         field = _FIELD.fullmatch(line)
         if field is not None:
-            self._name = field["name"]
-            self._entry.setdefault(self._name, field["value"])
-        elif self._name and line.startswith(" "):
-            self._entry[self._name] = f"{self._entry[self._name]}\n{line.strip()}"
+            self._indent = " " * field.start("value")
+            self._value = [field["value"]]
+            self._entry.setdefault(field["name"], self._value)
+        elif self._value is not None and line.startswith(" "):
+            self._value.append(line.removeprefix(self._indent))
         return ()
 
     def close(self) -> Iterable[LogLine]:
-        entry, self._entry, self._name = self._entry, {}, ""
+        entry = {name: "\n".join(value) for name, value in self._entry.items()}
+        self._entry, self._value = {}, None
         return self._decoder.take(entry) if "MESSAGE" in entry else ()
 
     def _begin(self, header: re.Match[str]) -> None:
         at = self._clock.read(header["stamp"])
-        self._entry = {"__CURSOR": header["cursor"]}
+        self._entry = {"__CURSOR": [header["cursor"]]}
         if at is not None:
-            self._entry["__REALTIME_TIMESTAMP"] = str(int(at.timestamp() * 1_000_000))
+            self._entry["__REALTIME_TIMESTAMP"] = [str(int(at.timestamp() * 1_000_000))]

@@ -64,3 +64,15 @@ def test_what_is_no_entry_stays_as_it_is(line: str) -> None:
 def test_an_empty_message_is_an_empty_line() -> None:
     assert [text for text, _ in read({"time": STAMP, "message": ""})] == [""]
     assert list(JsonLinesReader(LogClock()).close()) == []
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1" + "0" * 400, "true"])
+def test_a_number_that_is_no_time(number: str) -> None:
+    ((text, at),) = read(f'{{"ts": {number}, "message": "x"}}')
+    assert text == "x"
+    assert at is None or at.year == 1970
+
+
+def test_half_a_character_is_written_out_wherever_it_stands() -> None:
+    (first, second) = read(r'{"target": "a\ud800", "message": "b\ud800", "exc_info": "c\ud800"}')
+    assert (first[0], second[0]) == (r" INFO a\ud800: b\ud800", r"c\ud800")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from time import process_time
 
 import pytest
 
@@ -186,3 +187,19 @@ def test_our_own_tail() -> None:
         ("three", None, None, Origin.KERNEL),
         ("no row", None, None, Origin.OTHER),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "more"),
+    [
+        (Format.TAIL, STAMP.encode() + b" llm-two python3[4711]: one", b"\t" + b"two" * 12),
+        (Format.KUBERNETES, STAMP.encode() + b" stderr P one", STAMP.encode() + b" stderr P " + b"two" * 12),
+    ],
+)
+def test_a_line_of_very_many_pieces_takes_no_longer_than_its_size(
+    kind: Format, first: bytes, more: bytes
+) -> None:
+    began = process_time()
+    (row,) = read(kind, first, *[more] * 100_000)
+    assert len(row.text) >= 300_000
+    assert process_time() - began < 5
