@@ -70,13 +70,16 @@ async def test_a_mute_lasts_and_has_a_reason_and_ends(room: Room) -> None:
 
 async def test_a_host_is_muted_by_its_name_by_who_may_mute_all_that_is_on_it(room: Room) -> None:
     assert "host is muted" in (await room.slash(ALICE, "mute llm-two 2h disk swap")).text
+    await room.settled()  # noted after it is told
     assert "no longer muted" in (await room.slash(ALICE, "unmute llm-two")).text
+    await room.settled()
     assert room.incidents.asked == [
         ("mute host", HOST, timedelta(hours=2), ALICE, "disk swap"),
         ("unmute host", HOST, ALICE),
     ]
     assert "host is muted" not in (await room.slash(MALLORY, "mute llm-two 2h")).text
     assert len(room.incidents.asked) == 2
+    await room.settled()
     entries = await room.store.audits(10)
     assert [(entry.verb, entry.host, entry.service, entry.outcome) for entry in entries] == [
         ("mute", HOST, None, "refused"),
