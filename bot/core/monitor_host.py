@@ -133,8 +133,9 @@ class HostWatch:
         state, waited = self.state, self.state.waits
         leader = event.dark.leader if event.dark is not None and not shown.alive else None
         state.waits = leader not in {None, self.plan.host} and state.severity is not Severity.HOST
-        if waited and not state.waits and not shown.hosts:
-            state.fails = 0  # a look that was under way as the network came back proves nothing
+        if waited and not state.waits:
+            # A look that was under way as the network came back proves nothing. Or who leads is not here yet.
+            state.fails = 0
             return True
         return state.waits
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -128,6 +129,23 @@ def test_when_no_host_answers_one_incident_says_so(rewritten: bool) -> None:
     assert [type(event) for _, event in fleet.told] == [Recovered]
     assert fleet.opened == [opened]
     assert not any(watch.state.leads or watch.state.waits for watch in fleet.watches.values())
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(4))])
+def test_who_takes_the_hosts_up_one_after_the_other_goes_on_with_that_incident(
+    order: tuple[int, ...],
+) -> None:
+    fleet = Fleet(rewritten=True)
+    fleet.silent = {0, 1, 2, 3}
+    fleet.look(120)
+    taken = {number: fleet.watches.pop(fleet.name(number)) for number in range(4)}
+    fleet.due.clear()
+    for number in order:
+        fleet.watches[fleet.name(number)], fleet.due[number] = taken[number], fleet.now
+        fleet.look(2)
+    fleet.look(120)
+    assert len(fleet.opened) == 1
+    assert all(fleet.is_told(number) for number in range(4))
 
 
 def test_what_does_not_come_back_with_the_others_becomes_its_own() -> None:
