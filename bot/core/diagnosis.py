@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bot.core import collective
 from bot.core.cause import Cause, explain, name_cause
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
-from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead
+from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead, ReadySaid
 from bot.core.ranks import Said, read_parts
 from bot.core.root import find_root, lasting, tell_all, tell_another
 from bot.core.suspect import LONGEST, MOST_LINES, TRACEBACK, Suspect, SuspectsState, Trace, take_further
@@ -67,8 +67,8 @@ class Suspects:
         elif findings:
             if self.state.recent:
                 self._hear_noise(line.reading)
-            if TRACEBACK in line.reading:
-                return  # a request's own words
+            if not self.state.traces or TRACEBACK in line.reading:
+                return  # a request's own words open nothing
         if failures or self.state.traces or self._tells(line.reading):
             self._read(line.reading, str(line.pid or ""), failures, where=(phase, role))
 
@@ -93,22 +93,23 @@ class Suspects:
         if _WHAT in reading:
             self._hear_what(reading)
         elif failures:
+            foreign = trace is not None and self._is_foreign(reading, trace)
             for each in failures:
                 self._hear_timeout(each)
-                self._accuse(each, process, announces=TRACEBACK in reading, where=where)
+                self._accuse(each, process, announces=TRACEBACK in reading, where=where, foreign=foreign)
             self._mark(process, reading)
         elif TRACEBACK in reading:
             self._open(process)
             self._mark(process, reading)
         elif _IGNORED in reading or _UNLOGGED in reading:
-            self._follow(process, Trace(passed_over=True))
+            self._follow(process, Trace(passed_over=True, stamp=self._stamp_of(reading)))
         else:
             said = self._said(reading)
             if _IN_FRAME in reading:
-                trace = self._meet_frame(said.text, process, stamp=_stamp_of(reading, said))
+                trace = self._meet_frame(said.text, process, stamp=self._stamp_of(reading))
             if trace is not None:
-                own = _stamp_of(reading, said) == trace.stamp
-                self._read_on(trace, process, said, where=where, foreign=said.stamped and not own)
+                foreign = self._is_foreign(reading, trace)
+                self._read_on(trace, process, said, where=where, foreign=foreign)
 
     def _sort(self, findings: Sequence[Finding]) -> list[FailureSaid]:
         """The failures among them; anything else but noise shows that those before were survived."""
@@ -117,13 +118,23 @@ class Suspects:
             if isinstance(each, FailureSaid):
                 failures.append(each)
             elif not isinstance(each, NoiseRead):
-                self._survive()
+                self._survive(ready=isinstance(each, ReadySaid))
         return failures
 
     def _said(self, reading: str) -> Said:
         if self._engine is not None:
             return read_parts(self._engine, reading)[-1]
-        return Said(reading, stamped=_STAMP.match(reading) is not None)
+        return Said(reading)
+
+    def _stamp_of(self, reading: str) -> str:
+        """The engine's own prefix of what a line says last: one record's lines all have the same."""
+        last = reading.rpartition("\n")[2]
+        found = self._engine.reader.find_stamp(last) if self._engine is not None else _STAMP.match(last)
+        return found[0] if found is not None else ""
+
+    def _is_foreign(self, reading: str, trace: Trace) -> bool:
+        """Of another record than the one the traceback is in."""
+        return self._stamp_of(reading) not in {"", trace.stamp}
 
     def _hear_what(self, text: str) -> None:
         """`terminate called` has its reason on the next line, and that line says it best."""
@@ -142,7 +153,7 @@ class Suspects:
         trace = self.state.traces.get(process)
         if trace is not None and trace.chained:
             trace.awaiting = True
-        elif trace is None or not (trace.passed_over and trace.awaiting):
+        elif trace is None or not trace.passed_over or not trace.awaiting or trace.frame:
             self._follow(process, Trace())
 
     def _follow(self, process: str, trace: Trace) -> Trace:
@@ -155,12 +166,11 @@ class Suspects:
     def _mark(self, process: str, reading: str) -> None:
         trace = self.state.traces.get(process)
         if trace is not None:
-            trace.stamp = _stamp_of(reading, self._said(reading))
+            trace.stamp = self._stamp_of(reading)
 
     def _read_on(
         self, trace: Trace, process: str, said: Said, *, where: tuple[PhaseId, Role], foreign: bool
     ) -> None:
-        """`foreign`: of another record than the one the traceback is in."""
         text = said.text
         if not text.strip():
             return
@@ -170,7 +180,7 @@ class Suspects:
             self._read_frame(trace, text.strip())
         elif trace.awaiting and _EXCEPTION.match(text) and not foreign:
             failure = FailureSaid(said.tag or MAIN_RANK, text, fatal=False, secondary=False)
-            self._accuse(failure, process, announces=False, where=where)
+            self._accuse(failure, process, announces=False, where=where, foreign=False)
         elif foreign and not trace.awaiting:
             self.state.traces.pop(process, None)
         elif trace.rest and trace.suspect is not None:
@@ -180,19 +190,20 @@ class Suspects:
     def _read_frame(self, trace: Trace, text: str) -> None:
         if text.startswith("File "):
             trace.uncaught = trace.uncaught or (not trace.frame and _OUTERMOST.search(text) is not None)
-            trace.frame, trace.code = text, ""
+            trace.frame, trace.code = text[:LONGEST], ""
             phase, role = self._engine.place_of_frame(text) if self._engine is not None else (None, None)
             trace.phase = PhaseId(phase) if phase else trace.phase
             trace.role = Role(role) if role else trace.role
         elif not trace.code and text.strip("^~ "):
-            trace.code = text
+            trace.code = text[:LONGEST]
 
     def _meet_frame(self, text: str, process: str, *, stamp: str) -> Trace | None:
         """A frame: of the traceback that is open, of one whose beginning is not in the log, or of a crash."""
         self._read_dump(text)
         trace = self.state.traces.get(process)
-        if trace is None and _FRAME.match(text):
-            trace = self._follow(process, Trace(stamp=stamp))
+        if _FRAME.match(text):
+            trace = trace or self._follow(process, Trace())
+            trace.stamp = stamp or trace.stamp
         return trace
 
     def _read_dump(self, text: str) -> None:
@@ -204,14 +215,20 @@ class Suspects:
         crash.phase = PhaseId(phase) if phase else crash.phase
 
     def _accuse(
-        self, said: FailureSaid, process: str, *, announces: bool, where: tuple[PhaseId, Role]
+        self,
+        said: FailureSaid,
+        process: str,
+        *,
+        announces: bool,
+        where: tuple[PhaseId, Role],
+        foreign: bool,
     ) -> None:
         trace = self.state.traces.get(process)
         if announces:
             index = self._add(said, where)
             self._follow(process, Trace(index, announced=True))
-        elif trace is None or not trace.awaiting:
-            index = self._add(said, where)
+        elif trace is None or not trace.awaiting or _is_beside(trace, said, foreign=foreign):
+            self._add(said, where)
         else:
             self._conclude(trace, said, where)
 
@@ -223,7 +240,9 @@ class Suspects:
         first = trace.suspect is None or trace.announced
         if trace.suspect is None:
             trace.suspect = self._add(said, where)
-            self.state.suspects[trace.suspect].fatal |= trace.uncaught
+            suspect = self.state.suspects[trace.suspect]
+            suspect.uncaught = trace.uncaught and not suspect.fatal
+            suspect.fatal |= trace.uncaught
         elif trace.announced:
             suspect = self.state.suspects[trace.suspect]
             suspect.lines.insert(0, said.text[:LONGEST])
@@ -275,9 +294,11 @@ class Suspects:
         if len(lines) < MOST_LINES:
             lines.append(text[:LONGEST])
 
-    def _survive(self) -> None:
+    def _survive(self, *, ready: bool) -> None:
+        """`ready`: no process that is needed had ended, whatever was printed of one."""
         for suspect in self.state.suspects:
             suspect.survived = True
+            suspect.fatal &= not (ready and suspect.uncaught)
 
     # ---- the answer ---------------------------------------------------------------------------------------
 
@@ -325,5 +346,6 @@ class Suspects:
         return self._engine.name if self._engine is not None else None
 
 
-def _stamp_of(reading: str, said: Said) -> str:
-    return reading[: len(reading) - len(said.text)]
+def _is_beside(trace: Trace, said: FailureSaid, *, foreign: bool) -> bool:
+    """Only an exception of its own ends what Python passes over; all else that is said meanwhile counts."""
+    return trace.passed_over and (foreign or _EXCEPTION.match(said.text) is None)

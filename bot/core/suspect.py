@@ -28,6 +28,7 @@ class Suspect:
     survived: bool = False
     warning: bool = False
     outlived: bool = False  # requests were answered after it
+    uncaught: bool = False  # fatal only because its traceback begins where a process does
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from bot.core.diagnosis import Suspects
 from bot.core.events import LogLine, PhaseId, Rank, Role
 from bot.core.phases import Tracker
 from bot.core.suspect import SuspectsState
+from config.engine_file import load_engine
 from tests.support.journals import BEGAN, journal, tp
 from tests.support.suspicion import ENGINE, HERE, OOM, accuse, loading
 
@@ -455,6 +456,43 @@ def test_what_python_passes_over_is_no_failure(header: str) -> None:
     cause = accuse(log).cause()
     assert cause is not None
     assert cause.id == "gpu-out-of-memory"
+
+
+def test_what_is_said_beside_what_python_passes_over_counts() -> None:
+    header = "Exception ignored in: <function Socket.__del__ at 0x7f>"
+    passed = loading().bare(header, "Traceback (most recent call last):", GATE).sigquit()
+    cause = accuse(passed).cause()
+    assert cause is not None
+    assert cause.evidence[0].startswith("Received sigquit")
+    log = loading().bare(header, "Traceback (most recent call last):", GATE)
+    cause = accuse(log.bare("Traceback (most recent call last):", GATE, OOM)).cause()
+    assert cause is not None
+    assert cause.id == "gpu-out-of-memory"
+
+
+def test_who_serves_did_not_end_with_the_exception_that_it_printed() -> None:
+    log = journal().launched().bare("Traceback (most recent call last):")
+    log.bare('  File "/work/engine/layers.py", line 10, in <module>', "ImportError: no deep_gemm")
+    assert accuse(log).is_proven
+    suspects = accuse(log.connected().with_target().serving().listening().warmed().ready())
+    assert not suspects.is_proven
+    assert not suspects.is_likely
+    assert accuse(log.bare("Fatal Python error: Aborted")).is_proven
+
+
+def test_a_bar_before_a_traceback_does_not_hide_whose_it_is() -> None:
+    stamp = "(Worker_TP1 pid=7) ERROR 05-29 23:49:47 [worker.py:12] "
+    lines = [
+        f" 5%|4   | 1/20 [00:01<00:19, 1.0it/s]{stamp}Traceback (most recent call last):",
+        f'{stamp}  File "/opt/vllm/worker.py", line 3, in load_model',
+        f"{stamp}RuntimeError: the tables do not fit",
+    ]
+    suspects = Suspects(engine=load_engine("vllm"))
+    for text in lines:
+        suspects.note(LogLine(text, text), (), phase=PhaseId.WEIGHTS, role=Role.TARGET)
+    root = suspects.root()
+    assert root is not None
+    assert root.lines[0] == "RuntimeError: the tables do not fit"
 
 
 def test_an_exception_without_a_message_is_told_by_its_line_of_code() -> None:

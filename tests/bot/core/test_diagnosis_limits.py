@@ -59,3 +59,12 @@ def test_tracebacks_that_nobody_ends_are_not_all_kept() -> None:
     findings = Tracker(ENGINE).read(line, member=HERE, at=BEGAN)
     suspects.note(line, findings, phase=PhaseId.WEIGHTS, role=Role.TARGET)
     assert suspects.cause() is not None
+
+
+def test_a_traceback_that_is_open_keeps_little_of_an_endless_line() -> None:
+    log = loading().say("Scheduler hit an exception: Traceback (most recent call last):", "TP1")
+    log.bare(f'  File "/opt/{"x" * 1_000_000}", line 3, in load', f"    call({'x' * 1_000_000})")
+    (trace,) = accuse(log).state.traces.values()
+    assert 0 < len(trace.frame) <= 1000
+    assert 0 < len(trace.code) <= 1000
+    assert len(trace.stamp) <= 1000
