@@ -90,6 +90,8 @@ class Startups(Carrying):
             answer = await self._begin_or_refuse(request)
         except CommandRefused:
             return None
+        if isinstance(answer, Declined):  # the looks took their time, and nothing may be begun any more
+            raise StoreUnavailable(answer.sentence)
         return answer.operation if isinstance(answer, Started) else None
 
     async def _look_and_begin(

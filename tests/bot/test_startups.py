@@ -391,6 +391,21 @@ async def test_a_start_nobody_asked_for_waits_until_something_may_be_begun() -> 
         assert await stage.startups.follow(SERVICE, NEW) == operation
 
 
+async def test_a_start_nobody_asked_for_is_not_given_up_where_redis_came_back_empty_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with backstage() as stage:
+        show = stage.host.show
+
+        async def bar_and_show(*words: Any, **more: Any) -> Any:
+            stage.startups.bar("not now")
+            return await show(*words, **more)
+
+        monkeypatch.setattr(stage.host, "show", bar_and_show)
+        with pytest.raises(StoreUnavailable, match="not now"):
+            await stage.startups.follow(SERVICE, NEW)
+
+
 async def test_a_start_nobody_asked_for_is_not_given_up_while_its_host_does_not_answer() -> None:
     async with backstage() as stage:
         stage.host.show_error = GONE
