@@ -151,14 +151,12 @@ class Outage:
         """What is wrong with the end; nothing, where the threads are the usual ones."""
         (told, *starts), store = self.threads(), self.stage.store
         excused = [word for start in starts for word in start if word.startswith(AFTER_A_DEATH)]
-        # A busy machine hastens a phase so that it is not worth a word; who loses one, other tests ask.
-        started = [[word for word in start if word in usual[1]] for start in starts]
-        sound = [[word for word in usual[1] if word in start] for start in started]
+        started = [[word for word in start if word not in excused] for start in starts]
         incidents = await IncidentStore(store.link).opened()
         [*_, closed] = await store.history(ServiceName(SERVICE), 5)
         facts = {
             "incident": (told, usual[0]),
-            "starts": (started, sound),
+            "starts": (started, usual[1:]),
             "start": ([word for start in started for word in start if "healthy" in word], HEALTHY),
             "doubles": (self.doubles(), []),
             "told once": (max(Counter(excused).values(), default=1), 1),
