@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import structlog
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.support.redis", "tests.support.redis_many"]
+
+# How long an example takes, or its making, tells of the machine and not of what is tested.
+settings.register_profile("kimi", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kimi")
 
 
 def pytest_sessionstart() -> None:

@@ -320,7 +320,9 @@ ENTRIES = st.lists(
     max_size=24,
 ).map(lambda rows: _make_entries(*rows))
 BOUNDED = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
