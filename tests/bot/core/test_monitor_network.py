@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -262,14 +262,16 @@ def test_where_each_is_looked_at_in_its_own_time_what_was_opened_first_becomes_i
     assert fleet.watches[HostName("host-1")].state.waits
 
 
-def test_hosts_that_go_one_after_the_other_are_each_told() -> None:
-    for apart in (10, 20, 25, 30, 40):
-        fleet = Fleet(count=5)
-        for number in range(5):
-            fleet.silent = set(range(number + 1))
-            fleet.look(apart)
-        fleet.look(120)
-        assert all(fleet.is_told(number) for number in range(5)), apart
+@settings(deadline=None)
+@given(gaps=st.lists(st.integers(1, 40), min_size=3, max_size=6), failures=st.integers(1, 4))
+@example(gaps=[1, 20, 1], failures=1)
+def test_hosts_that_go_one_after_the_other_are_each_told(gaps: list[int], failures: int) -> None:
+    fleet = Fleet(count=len(gaps), failures=failures)
+    for number, gap in enumerate(gaps):
+        fleet.silent = set(range(number + 1))
+        fleet.look(gap)
+    fleet.look(200)
+    assert [number for number in range(len(gaps)) if not fleet.is_told(number)] == []
 
 
 @pytest.mark.parametrize("looping", [0, 1])
