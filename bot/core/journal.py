@@ -171,9 +171,8 @@ class Decoder:
             or type(cursor) is not str
             or "_LINE_BREAK" in entry
             or "MESSAGE_ID" in entry
-            or "\n" in message
             or self._is_busy()
-            or not self._redactor.plain(message)
+            or not self._redactor.plain(message)  # nor is what has several lines
         ):
             return None
         self._before, self._last = self._last, Cursor(cursor)
@@ -237,7 +236,7 @@ class Decoder:
         return self._add(stream, unfinished, ending)
 
     def _is_plain(self, message: str, stream: _Stream) -> bool:
-        return stream not in self._keys and "\n" not in message and self._redactor.plain(message)
+        return stream not in self._keys and self._redactor.plain(message)
 
     def _add(self, stream: _Stream, unfinished: _Unfinished, ending: object) -> list[LogLine]:
         piece = read_message(unfinished.entry.get("MESSAGE", ""))
