@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from time import process_time
 
 import pytest
 from pydantic import ValidationError
@@ -63,3 +64,11 @@ def test_an_entry_may_be_one_engines_alone() -> None:
     own = next(each for each in load_diagnoses() if each.id == "own-kill")
     assert own.fits("code=killed, status=9/KILL", engine="sglang")
     assert not own.fits("code=killed, status=9/KILL", engine="vllm")
+
+
+@pytest.mark.parametrize("known", load_diagnoses(), ids=lambda known: known.id)
+def test_a_failure_that_repeats_its_words_is_looked_up_in_no_time(known: Diagnosis) -> None:
+    began = process_time()
+    for word in known.has:
+        assert known.fits("\n".join([(word * 1_000)[:1_000]] * 8)) in {True, False}
+    assert process_time() - began < 2
