@@ -69,9 +69,11 @@ class Rule(Part):
     serving: bool = False  # of noise: only an engine that serves prints it
     alone: bool = False  # of noise: tells the same in a log that begins with it
     other_node: bool = False  # counts only on a node that is not the first of several
+    behind: bool = False  # of a begin: this node is one of those
+    each: bool = False  # of a begin: every core says it for itself, and the last one for the whole
     opens: bool = False  # of progress: shows that the phase is under way even if its begin was not seen
     oldest: bool = False  # of an end: the earliest round that is still open, not the latest
-    everyone: bool = False  # of an end: it speaks for every rank, whoever says it
+    everyone: bool = False  # of an end: it speaks for every rank, or for all of that core
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> Self:
@@ -91,7 +93,8 @@ class PhaseRule(Part):
 
     `ranks`: "all" ranks print it, "some" may, or the whole service does "once".
     `rounds`: what it means when a rank begins it a second time. "lead": the draft model, and this phase
-    tells the rounds apart; "follow": it goes by the leading phase; "again": the same phase once more.
+    tells the rounds apart; "follow": it goes by the leading phase; "again": the same phase once more;
+    "told": as "lead", but only where the arguments tell of a draft model and the process is the same.
     `after`: it is under way as soon as one of those phases has ended and nothing else has begun.
     `ends`: what its begin and end prove over for that rank ("*" everything).
     `merged`: several begins and ends in a row are one phase, over when something else begins.
@@ -99,7 +102,7 @@ class PhaseRule(Part):
 
     id: PhaseName
     ranks: Literal["all", "some", "once"] = "once"
-    rounds: Literal["none", "again", "lead", "follow"] = "none"
+    rounds: Literal["none", "again", "lead", "told", "follow"] = "none"
     patience: Patience
     after: tuple[PhaseName, ...] = ()
     ends: tuple[str, ...] = ()
@@ -115,8 +118,10 @@ class Prefix(Part):
 
     `stamp` is searched for near the beginning of a line, and has the group `ranks`; `rank` finds
     the single tags within `ranks`; `has` names literals of which every stamped line holds one; `untagged` are
-    other ways a line tells its rank (group `rank`), `tag` how that rank is then called. `opening`: what lines
-    that bear no stamp begin with, so that what another program put before them is seen.
+    other ways a line tells its rank (group `rank`), `tag` how that rank is then called. `core`: where engines
+    of several cores, each with ranks of its own, write a core's number into their stamp (groups `core` and
+    `process`), how it is called, also within the tags of its ranks. `opening`: what lines that bear no
+    stamp begin with, so that what another program put before them is seen.
     """
 
     stamp: str
@@ -124,6 +129,7 @@ class Prefix(Part):
     rank: str
     untagged: tuple[str, ...] = ()
     tag: str = "rank{}"
+    core: str | None = None
     opening: str | None = None
 
 
@@ -134,6 +140,8 @@ class Arguments(Part):
     sizes: dict[str, str] = {}  # name → pattern with one group
     no_graphs: str | None = None  # pattern that tells that no graphs will be captured
     drafts: str | None = None  # pattern that tells that a draft model will be loaded
+    cores: str | None = None  # pattern that tells that there are several cores
+    behind: str | None = None  # pattern that tells that this node never says that it serves
 
 
 class Surroundings(Part):
@@ -267,6 +275,8 @@ class Reader:
         self.stamp = re.compile(engine.prefix.stamp)
         self._has = engine.prefix.has
         self._rank = re.compile(engine.prefix.rank)
+        core = engine.prefix.core
+        self.core = re.compile(re.escape(core).replace(r"\{\}", r"\d+") + r"(?= |$)") if core else None
         self.read_tag = lru_cache(_TAGS)(self._read_tag)
         self.untagged = tuple(re.compile(each) for each in engine.prefix.untagged)
         self._sizes = {name: re.compile(each) for name, each in engine.arguments.sizes.items()}
@@ -274,6 +284,8 @@ class Reader:
         self._starts = tuple(re.compile(each.line) for each in engine.arguments.begin if each.line)
         self.no_graphs = re.compile(engine.arguments.no_graphs or "(?!)")
         self.drafts = re.compile(engine.arguments.drafts or "(?!)")
+        self.cores = re.compile(engine.arguments.cores or "(?!)")
+        self.behind = re.compile(engine.arguments.behind or "(?!)")
 
     def find_stamp(self, reading: str) -> re.Match[str] | None:
         """The engine's own prefix, where the line has it."""

@@ -9,11 +9,12 @@ rank that is furthest behind is, so that a straggler names itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from bot.core.actions import Progress, RankView
+from bot.core.cores import core_of, find_missing, without_leaders
 from bot.core.events import MAIN_RANK, LogLine, Member, Origin, PhaseId, Rank, Role
 from bot.core.findings import (
     NOISE,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _LOUD = (Origin.MANAGER, Origin.JOURNALD)  # about the unit, not from the engine
 _NOTHING: tuple[Finding, ...] = ()
+_LEADING = ("lead", "told")
 # Asked of every line; in Python 3.11 an enumeration looks a member up at each mention.
 _SERVICE, _NOISE_KIND, _HARMLESS, _PROGRESS = Origin.SERVICE, Kind.NOISE, Kind.HARMLESS, Kind.PROGRESS
 
@@ -48,6 +50,7 @@ class TrackerState:
     known: list[Rank] = field(default_factory=list)  # ranks that said something about a phase
     sizes: dict[Member, int] = field(default_factory=dict)  # ranks a member has, by its launch arguments
     settled: list[Rank] = field(default_factory=list)
+    loaders: list[str] = field(default_factory=list)  # processes that began the leading phase
     behind: bool = False  # this log is of a node behind the first: it never says that it serves
     no_graphs: bool = False
     drafts: bool = False  # a draft model will be loaded too
@@ -67,7 +70,7 @@ class Tracker:
         self.spoke = MAIN_RANK  # who said the last thing in the line that was read last
         self._reader = engine.reader
         self._present: tuple[PhaseId, Role] | None = None  # what `current` said, until something moves
-        self._lead = next((PhaseId(rule.id) for rule in engine.phase if rule.rounds == "lead"), None)
+        self._lead = next((PhaseId(rule.id) for rule in engine.phase if rule.rounds in _LEADING), None)
         self._last = next(
             (PhaseId(rule.id) for rule in engine.phase if "*" in rule.ends), None
         )  # behind all ranks
@@ -81,7 +84,10 @@ class Tracker:
             return ()
         state, found = self.state, _NOTHING
         for said in read_parts(self.engine, line.reading):
+            alone = not state.who.cores.several
             self.spoke = rank = read_rank(state.who, said, pid=line.pid, member=member)
+            if alone and state.who.cores.several:
+                self._name_first_core()
             hit = self._reader.read(said.text)
             if hit is None:
                 state.unrecognised += 1
@@ -92,7 +98,7 @@ class Tracker:
             if kind is _NOISE_KIND and state.ready:
                 found = (*found, NOISE) if found else ONLY_NOISE  # most of all lines, once it serves
             else:
-                scene = _Scene([], rank, member, at)
+                scene = _Scene([], rank, member, at, said.process or str(line.pid or ""))
                 self._take(hit, said, scene)
                 found = (*found, *scene.found)
         return found
@@ -121,8 +127,12 @@ class Tracker:
         if hit.kind is Kind.PROGRESS:
             self._progress(rule, hit, scene)
             return
+        if hit.rule.behind:
+            self.state.behind = True
+        if hit.rule.each and not self._is_last_core(scene):
+            return
         if rule.ranks == "once":
-            scene = _Scene(scene.found, MAIN_RANK, scene.member, scene.at)
+            scene = replace(scene, rank=MAIN_RANK)
         elif scene.rank not in self.state.known:
             self.state.known.append(scene.rank)
         if hit.kind is Kind.BEGIN:
@@ -130,6 +140,8 @@ class Tracker:
         else:
             self._end(rule, hit, scene)
         self._close_finished(scene)
+        if hit.rule.other_node and self._is_done_behind():
+            self._say_ready(scene)
 
     def _hear_noise(self, hit: Hit, scene: _Scene) -> None:
         scene.found.append(NOISE)
@@ -146,22 +158,60 @@ class Tracker:
         if "shared_dp" not in sizes:
             whole *= int(sizes.get("dp", 1))
         self.state.sizes[scene.member] = max(1, whole // max(1, int(sizes.get("nodes", 1))))
-        self.state.behind = int(sizes.get("node", 0)) > 0
+        self.state.behind = int(sizes.get("node", 0)) > 0 or reader.behind.search(arguments) is not None
         self.state.no_graphs = reader.no_graphs.search(arguments) is not None
-        self.state.drafts = reader.drafts.search(arguments) is not None
+        self.state.drafts = self.state.drafts or reader.drafts.search(arguments) is not None
+        cores = self.state.who.cores
+        cores.several = cores.several or reader.cores.search(arguments) is not None
+
+    # ---- several cores ------------------------------------------------------------------------------------
+
+    def _name_first_core(self) -> None:
+        """Until another one spoke, what the first core said was said by nobody in particular."""
+        first = self.state.who.cores.first
+        if first is not None and self.state.known == [MAIN_RANK]:
+            apart = tuple(rule.id for rule in self.engine.phase if rule.ranks != "once")
+            self.state.spans.rename(MAIN_RANK, first, apart)
+            self.state.known = [first]
+            self._present = None
+
+    def _is_last_core(self, scene: _Scene) -> bool:
+        """The core is done, and its ranks with it; whether it was the last. A node behind then serves."""
+        state, cores = self.state, self.state.who.cores
+        core = core_of(cores, scene.rank)
+        if core is not None:
+            if core not in cores.done:
+                cores.done.append(core)
+            for rank in state.spans.ranks():
+                if core_of(cores, rank) == core:
+                    state.spans.prove_over(rank, ("*",), scene.at)
+            self._close_finished(scene, settled=True)
+            if find_missing(cores, state.known):
+                return False
+        if state.behind:
+            self._say_ready(scene)
+        return not state.behind
+
+    def _is_done_behind(self) -> bool:
+        """Workers without a core on their node are done when none of them is in a phase."""
+        state = self.state
+        if not state.behind or any(state.who.cores.heard.values()):
+            return False
+        return not any(self._held(rank) is not None for rank in state.known)
 
     # ---- begins, ends, progress ---------------------------------------------------------------------------
 
     def _begin(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
         spans, phase, rank = self.state.spans, PhaseId(rule.id), scene.rank
         said = Role(hit.rule.role) if hit.rule.role else None
-        if rule.rounds == "none" and spans.has_begun(rank, phase, said or Role.TARGET):
+        told = self._round_of(rank, phase, scene) if rule.rounds == "told" and said is None else said
+        if rule.rounds in {"none", "told"} and spans.has_begun(rank, phase, told or Role.TARGET):
             return
         if said is not None:
             self._leave_other(phase, said, scene)
         elif rank == MAIN_RANK and spans.holding(rank, phase):
             return  # without tags, another rank joins
-        role = said or self._role(rule, rank)
+        role = told or self._role(rule, rank)
         if "*" in rule.ends:
             self._close_all(scene)
         index = spans.find_open(phase, role)
@@ -170,6 +220,15 @@ class Tracker:
             index = self._open(phase, role, scene)
         self._prove(rule, scene)  # before it enters: "*" would prove this very phase over too
         spans.enter(index, rank, scene.at)
+
+    def _round_of(self, rank: Rank, phase: PhaseId, scene: _Scene) -> Role:
+        """The draft's, where one is to come and the same process begins once more."""
+        loader = f"{rank} {scene.process}"
+        if loader not in self.state.loaders:
+            self.state.loaders.append(loader)
+            return Role.TARGET
+        loaded = self.state.spans.has_ended(rank, phase, Role.TARGET)
+        return Role.DRAFT if self.state.drafts and loaded else Role.TARGET
 
     def _leave_other(self, phase: PhaseId, role: Role, scene: _Scene) -> None:
         """The words name whose phase begins: the rank is done with the other model's."""
@@ -217,7 +276,7 @@ class Tracker:
         spans, phase, rank = self.state.spans, PhaseId(rule.id), scene.rank
         role = Role(hit.rule.role) if hit.rule.role else None
         if hit.rule.everyone:
-            spans.prove_over_all((phase, *rule.ends), scene.at)
+            self._speak_for_all(rule, scene)
         held = spans.holding(rank, phase, role)
         if held:
             spans.leave(held[0 if hit.rule.oldest else -1], rank, scene.at)
@@ -228,6 +287,17 @@ class Tracker:
                 index = self._open(phase, role, scene)  # its begin was never printed, or not kept
             spans.leave(index, rank, scene.at)
         self._prove(rule, scene)
+
+    def _speak_for_all(self, rule: PhaseRule, scene: _Scene) -> None:
+        """For all of its core; those of whom no core is known are past the phase it speaks of, if there."""
+        cores = self.state.who.cores
+        core = core_of(cores, scene.rank)
+        for rank in self.state.spans.ranks():
+            whose = core_of(cores, rank)
+            if core in {whose, None}:
+                self.state.spans.prove_over(rank, (rule.id, *rule.ends), scene.at)
+            elif whose is None:
+                self.state.spans.prove_over(rank, (rule.id,), scene.at)
 
     def _progress(self, rule: PhaseRule, hit: Hit, scene: _Scene) -> None:
         spans, phase = self.state.spans, PhaseId(rule.id)
@@ -306,7 +376,7 @@ class Tracker:
 
     def _tagged(self) -> tuple[Rank, ...]:
         tagged = tuple(rank for rank in self.state.known if rank != MAIN_RANK)
-        return tagged or tuple(self.state.known)
+        return without_leaders(self.state.who.cores, tagged) or tuple(self.state.known)
 
     # ---- from outside -------------------------------------------------------------------------------------
 
@@ -378,6 +448,9 @@ class Tracker:
         spans = self.state.spans
         if spans.last is None:
             return None
+        late = self._late_core()
+        if late is not None:
+            return self._following(spans.records[late].phase) or spans.records[late].phase, Role.TARGET
         if self.state.settled and self._last is not None and spans.find(self._last) is None:
             return self._last, Role.TARGET
         last = spans.records[spans.last]
@@ -390,6 +463,17 @@ class Tracker:
                 return drafted, Role.DRAFT
         first = spans.find(after, Role.TARGET) is None
         return after, Role.TARGET if first or not self._has_rounds(after) else last.role
+
+    def _late_core(self) -> int | None:
+        """How far the last core came, where others are done."""
+        cores, known = self.state.who.cores, self.state.known
+        places: dict[Rank, int] = {}
+        missing = find_missing(cores, known) if cores.done else set()
+        for rank in known:
+            core, index = core_of(cores, rank), self.state.spans.place(rank)
+            if core is not None and core in missing and index is not None:
+                places[core] = max(index, places.get(core, index))
+        return min(places.values(), default=None)
 
     def _drafted(self) -> PhaseId | None:
         """What comes next of the draft model; None when nothing of it is still to come."""
@@ -408,7 +492,7 @@ class Tracker:
 
     def _has_rounds(self, phase: PhaseId | None) -> bool:
         rule = self.engine.rule_of(phase) if phase is not None else None
-        return rule is not None and rule.rounds in {"lead", "follow"}
+        return rule is not None and rule.rounds in {*_LEADING, "follow"}
 
     def places(self) -> tuple[RankView, ...]:
         """Where each rank is; the parent process only when there are no others."""
@@ -427,8 +511,12 @@ class Tracker:
         if index is None:
             return ()
         record = self.state.spans.records[index]
+        cores = self.state.who.cores
         behind = [
-            rank for rank in self._tagged() if rank not in record.ranks or record.ranks[rank].ended is None
+            rank
+            for rank in self._tagged()
+            if (rank not in record.ranks or record.ranks[rank].ended is None)
+            and core_of(cores, rank) not in cores.done
         ]
         some_ended = any(span.ended is not None for span in record.ranks.values())
         return tuple(sorted(behind, key=in_order)) if some_ended else ()
@@ -442,6 +530,7 @@ class _Scene:
     rank: Rank
     member: Member
     at: datetime
+    process: str = ""  # as far as the line or the journal tells
 
 
 def _failure(hit: Hit, said: Said, scene: _Scene) -> FailureSaid:

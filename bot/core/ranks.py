@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from bot.core.cores import Cores, tell_apart
 from bot.core.events import MAIN_RANK, Member, Rank
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class Said(NamedTuple):
     text: str
     tag: Rank | None = None
     stamped: bool = False
+    core: Rank | None = None  # whose rank it is, or which says it itself
+    process: str | None = None  # by the engine's own word
 
 
 @dataclass(slots=True)
@@ -33,6 +36,7 @@ class RankMemory:
 
     pids: dict[str, Rank] = field(default_factory=dict)  # "member:pid"
     owners: dict[Rank, Member] = field(default_factory=dict)  # who used a tag first
+    cores: Cores = field(default_factory=Cores)
 
 
 def read_parts(engine: EngineFile, reading: str) -> tuple[Said, ...]:
@@ -45,10 +49,22 @@ def read_parts(engine: EngineFile, reading: str) -> tuple[Said, ...]:
         return (_unstamped(engine, reading),)
     tags = match["ranks"]
     begin, end = match.span()
-    said = Said(reading[end:], Rank(reader.read_tag(tags)) if tags else None, True)
+    tag = Rank(reader.read_tag(tags)) if tags else None
+    if reader.core is None:
+        said = Said(reading[end:], tag, True)
+    else:
+        said = Said(reading[end:], tag, True, _core(engine, tag, match["core"]), match["process"])
     if begin and "%" in reading[:begin]:
         return (Said(reading[:begin]), said)
     return (said,)
+
+
+def _core(engine: EngineFile, tag: Rank | None, number: str | None) -> Rank | None:
+    """By the tag of its rank, else by the stamp."""
+    within = engine.reader.core.match(tag) if tag is not None and engine.reader.core is not None else None
+    if within is not None:
+        return Rank(within[0])
+    return Rank((engine.prefix.core or "").format(number)) if number else None
 
 
 def _unstamped(engine: EngineFile, reading: str) -> Said:
@@ -63,9 +79,12 @@ def _unstamped(engine: EngineFile, reading: str) -> Said:
 def read_rank(memory: RankMemory, said: Said, *, pid: int | None, member: Member) -> Rank:
     """The rank that said it; MAIN_RANK when nothing tells. Learns the process behind a tag."""
     process = None if pid is None else f"{member}:{pid}"
-    if said.tag is None:
+    tag = said.tag
+    if said.core is not None or memory.cores.several:
+        tag = tell_apart(memory.cores, tag, core=said.core, process=said.process)
+    if tag is None:
         return memory.pids.get(process or "", MAIN_RANK)
-    rank = _owned(memory, said.tag if said.stamped else _full(memory, said.tag), member)
+    rank = _owned(memory, tag if said.stamped else _full(memory, tag), member)
     if process is not None and said.stamped and memory.pids.get(process) != rank:
         memory.pids[process] = rank
         while len(memory.pids) > MOST_PROCESSES:

@@ -56,6 +56,13 @@ class Spans:
         record = self.records[index]
         self.records[index] = replace(record, ranks={**record.ranks, rank: span})
 
+    def rename(self, rank: Rank, name: Rank, phases: Container[str]) -> None:
+        """It turns out who that was, in these phases."""
+        for index, record in enumerate(self.records):
+            if record.phase in phases and rank in record.ranks:
+                ranks = {name if each == rank else each: span for each, span in record.ranks.items()}
+                self.records[index] = replace(record, ranks=ranks)
+
     def progress(self, index: int, progress: Progress) -> bool:
         """Whether that was news."""
         if self.records[index].progress == progress:
@@ -107,10 +114,9 @@ class Spans:
             if span is not None and span.ended is None and ("*" in phases or record.phase in phases):
                 self.leave(index, rank, at)
 
-    def prove_over_all(self, phases: Container[str], at: datetime) -> None:
-        """Every rank that was in these phases has left them."""
-        for rank in {rank for record in self.records for rank in record.ranks}:
-            self.prove_over(rank, phases, at)
+    def ranks(self) -> set[Rank]:
+        """All that ever were in a phase."""
+        return {rank for record in self.records for rank in record.ranks}
 
     def open_records(self) -> tuple[int, ...]:
         return tuple(index for index, record in enumerate(self.records) if record.ended is None)

@@ -98,3 +98,26 @@ def test_processes_without_end_are_not_all_remembered() -> None:
     assert len(memory.pids) == MOST_PROCESSES
     assert rank_of("no stamp", memory, 2 * MOST_PROCESSES - 1) == "TP5"
     assert rank_of("no stamp", memory, 1) == MAIN_RANK
+
+
+@pytest.mark.parametrize(
+    ("stamp", "rank"),
+    [
+        ("(EngineCore_DP1 pid=3) INFO 05-29 23:49:47 [core.py:58] ", "DP1"),
+        ("(EngineCore_1 pid=3) INFO 05-29 23:49:47 [core.py:58] ", "DP1"),
+        ("(DPEngineCore_1 pid=3) INFO 05-29 23:49:47 [core.py:58] ", "DP1"),
+        ("(EngineCore_1 pid=3) (VllmWorker TP1 pid=4) INFO 05-29 23:49:47 [core.py:58] ", "DP1 TP1"),
+        ("(EngineCore_DP1 pid=3) (RayWorkerWrapper pid=4, ip=10.0.0.2) ", "DP1"),
+        ("(Worker_DP1_PP0_TP3_EP7 pid=4) ", "DP1 PP0 TP3 EP7"),
+        ("(Worker_DP1_EP2 pid=4) ", "DP1 EP2"),
+        ("(DP0_TP3 pid=4) ", "DP0 TP3"),
+        ("(EngineCore_DP0 pid=3) ", "main"),
+        ("(EngineCore pid=3) ", "main"),
+        ("(ApiServer_1 pid=3) INFO 05-29 23:49:47 [core.py:58] ", "main"),
+        ("(APIServer pid=3) INFO:     ", "main"),
+    ],
+)
+def test_a_core_is_a_rank_where_it_is_not_alone(stamp: str, rank: str) -> None:
+    said = read_parts(load_engine("vllm"), f"{stamp}Starting to load model m...")[-1]
+    assert said.text.endswith("Starting to load model m...")
+    assert read_rank(RankMemory(), said, pid=None, member=HERE) == rank

@@ -90,3 +90,12 @@ def test_when_it_truly_began_may_be_told_later() -> None:
     index = spans.add(PhaseId.STOPPING, Role.TARGET, later(9))
     spans.redate(index, AT)
     assert spans.close(index, later(14)).took == timedelta(seconds=14)
+
+
+def test_a_rank_may_turn_out_to_be_another() -> None:
+    spans = Spans()
+    server, weights = spans.add(PhaseId.SERVER, Role.TARGET, AT), spans.add(PhaseId.WEIGHTS, Role.TARGET, AT)
+    spans.enter(server, ONE, AT)
+    spans.enter(weights, ONE, AT)
+    spans.rename(ONE, TWO, ("weights",))
+    assert (set(spans.records[server].ranks), set(spans.records[weights].ranks)) == ({ONE}, {TWO})
