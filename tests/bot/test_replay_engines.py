@@ -82,3 +82,44 @@ def test_an_engines_failure_is_named(case: dict[str, str]) -> None:
 def test_harmless_alarms_stay_harmless(text: str) -> None:
     outcome = run(healthy("vllm 0.19", until="graphs") + text + "\n")
     assert (outcome.state, outcome.phase) == ("starting", "graphs")
+
+
+ROUTER = "2026-02-26 13:55:38  INFO {}::server: src/server.rs:794: "
+OLD_ROUTER = "[Router (Rust)] 2026-02-26 13:55:38 - INFO - "
+
+
+@pytest.mark.parametrize("crate", ["sglang_router_rs", "smg"])
+def test_a_router_alone_is_ready_when_it_listens(crate: str) -> None:
+    stamp = ROUTER.format(crate)
+    log = f'{stamp}Starting router on 0.0.0.0:8000 | mode: Regular {{ worker_urls: ["http://w:1"] }}\n'
+    outcome = run(log)
+    assert (outcome.engine, outcome.state, outcome.phase) == ("sglang", "starting", "server")
+    log += f"{stamp}Initializing workers for routing mode: Regular\n"
+    assert run(log).phase == "warmup"
+    for told in ('Router ready | workers: ["http://w:1"]', "Starting server on 0.0.0.0:8000"):
+        assert run(f"{log}{stamp}{told}\n").state == "ready"
+
+
+def test_an_older_router_waits_for_its_workers() -> None:
+    log = f"{OLD_ROUTER}🚧 Initializing router on 127.0.0.1:1\n{OLD_ROUTER}🚧 Initializing workers on ['http://w']\n"
+    log += f"{OLD_ROUTER}Worker http://w health check is pending with error: error sending request\n"
+    outcome = run(log, idle=HOUR)
+    assert (outcome.engine, outcome.state, outcome.phase, outcome.unrecognised) == (
+        "sglang",
+        "stalled",
+        "warmup",
+        0,
+    )
+    log += f"{OLD_ROUTER}All workers are healthy\n"
+    assert run(f"{log}{OLD_ROUTER}✅ Serving router on 127.0.0.1:1\n").state == "ready"
+    failed = run(
+        f"{log}ValueError: Failed to create router: Timeout 300s waiting for workers to become healthy\n"
+    )
+    assert (failed.state, failed.cause and failed.cause.id) == ("failed", "router-workers")
+
+
+def test_a_server_of_granian_that_listens_is_warmed_up() -> None:
+    log = "[2026-10-01 10:00:18] max_total_num_tokens=9, chunked_prefill_size=8\n"
+    log += "[INFO] Starting granian (main PID: 7)\n"
+    assert run(log).phase == "server"
+    assert run(f"{log}[INFO] Listening at: http://0.0.0.0:30000\n").phase == "warmup"
