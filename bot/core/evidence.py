@@ -22,6 +22,7 @@ __all__ = [
     "Sample",
     "ShardMapped",
     "hub_folders",
+    "is_core",
     "parse_counters",
     "parse_gpus",
     "parse_pids",
@@ -40,7 +41,8 @@ SAMPLE_PROPERTIES: tuple[str, ...] = (
     "IOReadBytes",
 )
 # For grep -o -E over /proc/PID/{cmdline,io,maps}: what is asked of a process, and nothing else of its command
-# line, which may hold a key. Titles are set by the engines: `sglang::scheduler_TP5`, `VLLM::Worker_TP3`.
+# line, which may hold a key. Titles are set by the engines: `sglang::scheduler_TP5`, `VLLM::Worker_TP3`,
+# and where data is parallel, `VLLM::EngineCore_DP1`, in vLLM 0.10 `VLLM::DPEngineCore_1`.
 PROCESS_PATTERN = (
     r"^(sglang|VLLM)::[A-Za-z0-9_]+|^read_bytes: [0-9]+"
     r"|[A-Za-z0-9._-]+-[0-9]{5}-of-[0-9]{5,6}\.(safetensors|bin|gguf)"
@@ -50,7 +52,11 @@ WEIGHT_FILES = (".safetensors", ".gguf", ".bin")
 
 _FACT = re.compile(r"^/proc/([0-9]{1,10})/(cmdline|io|maps):(.*)$", re.MULTILINE)
 _REFUSED = re.compile(r"/proc/[0-9]+/(io|maps): (?:Permission denied|Operation not permitted)")
-_TITLE = re.compile(r"(?:sglang::scheduler|VLLM::Worker)((?:_[A-Z_]+?[0-9]+)+)")
+_TITLE = re.compile(
+    r"(?:sglang::scheduler|VLLM::(?:Worker|EngineCore))(?P<places>(?:_[A-Z_]+?[0-9]+)+)"
+    r"|VLLM::DPEngineCore_(?P<core>[0-9]+)$"
+)
+_CORE = re.compile(r"VLLM::(?:DP)?EngineCore_")
 _PLACE = re.compile(r"_((?:ATTN_|MOE_)?[A-Z]+)([0-9]+)")
 _SHARD = re.compile(r"-([0-9]{5})-of-([0-9]{5,6})\.")
 _SIZE = re.compile(r"\s*([0-9]{1,20})(?: (.*?))?\s*")
@@ -126,7 +132,14 @@ def read_title(title: str) -> Rank | None:
     found = _TITLE.match(title)
     if found is None:
         return None
-    return Rank(" ".join("".join(part) for part in _PLACE.findall(found[1])))
+    if found["core"]:
+        return Rank(f"DP{found['core']}")
+    return Rank(" ".join("".join(part) for part in _PLACE.findall(found["places"])))
+
+
+def is_core(title: str) -> bool:
+    """Of a process that leads ranks of its own, where it has any."""
+    return _CORE.match(title) is not None
 
 
 def _furthest(shards: set[tuple[int, int]]) -> ShardMapped | None:

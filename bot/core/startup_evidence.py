@@ -72,7 +72,7 @@ def check_ranks(turn: Turn, now: datetime) -> None:
         new = [rank for rank in gone if rank not in trace.missed]
         trace.missed = gone
         if new:
-            told = _say_gone(turn, new, living=len(trace.sample.ranks))
+            told = _say_gone(turn, new, living=trace.living)
             turn.say(Noticed(name_member(turn.plan, name, told)))
         lasting = [rank for rank in gone if trace.sample.at - trace.gone[rank] >= VANISHED_FOR]
         if lasting:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from bot.core.cores import Cores, without_leaders
 from bot.core.events import InvocationId, Rank
-from bot.core.evidence import Sample
+from bot.core.evidence import Sample, is_core
 
 _MIB = 2**20
 _READS = 16 * _MIB  # less in one interval is a log, a library, a stray file
@@ -47,6 +48,7 @@ class Trace:
     moved: datetime | None = None
     started: int | None = None  # bytes read when the phase began that reads them
     ranks: dict[Rank, int] = field(default_factory=dict)  # that were seen, with their processes
+    leaders: list[Rank] = field(default_factory=list)  # cores that were seen; one alone is no rank
     gone: dict[Rank, datetime] = field(default_factory=dict)  # that are seen no more, since when
     missed: list[Rank] = field(default_factory=list)  # of those gone, which were told
 
@@ -63,6 +65,11 @@ class Trace:
     def _count_ranks(self, sample: Sample) -> None:
         """A rank is gone when others live and it does not; with all of them gone, the unit tells why."""
         present = sample.ranks
+        for each in sample.processes or ():
+            if each.rank is not None and each.rank not in self.leaders and is_core(each.title):
+                self.leaders.append(each.rank)
+        if len(self.leaders) == 1:
+            present.pop(self.leaders[0], None)
         if not present:
             self.gone.clear()
             return
@@ -76,6 +83,18 @@ class Trace:
     def mark(self, now: datetime) -> None:
         """Progress came: what moves is measured from here on, not from a sample taken before it."""
         self.marked, self.unmarked, self.since = self.sample, True, now
+
+    @property
+    def living(self) -> int:
+        """How many ranks the newest sample shows."""
+        seen = self.sample.ranks if self.sample is not None else {}
+        return sum(rank in self.ranks for rank in seen)
+
+    @property
+    def at_work(self) -> int:
+        """How many ranks there are that compute: a core with ranks of its own only leads them."""
+        cores = Cores(heard=dict.fromkeys(self.leaders, True), several=len(self.leaders) > 1)
+        return len(without_leaders(cores, tuple(self.ranks)))
 
     @property
     def read(self) -> int | None:
@@ -170,13 +189,13 @@ def say_evidence(trace: Trace) -> list[str]:
 def is_spinning(trace: Trace) -> bool:
     """Every rank computes and nothing comes of it."""
     cores = trace.cores
-    return cores is not None and bool(trace.ranks) and cores >= _BUSY * len(trace.ranks)
+    return cores is not None and bool(trace.ranks) and cores >= _BUSY * trace.at_work
 
 
 def is_idle(trace: Trace) -> bool:
     """No rank computes, on the CPU or on a GPU, and nothing is read: they wait for what is not theirs."""
     cores, gpus = trace.cores, trace.sample.gpus if trace.sample is not None else None
-    if cores is None or cores >= _IDLE * max(len(trace.ranks), 1) or (trace.reading or 0.0) >= _GIGA / 20:
+    if cores is None or cores >= _IDLE * max(trace.at_work, 1) or (trace.reading or 0.0) >= _GIGA / 20:
         return False
     return all((gpu.utilisation or 0) < _LOAD_MOVED for gpu in gpus or ())
 
@@ -185,7 +204,7 @@ def _say_cpu(trace: Trace, now: Sample) -> str:
     lately, overall = trace.cores, cores_of(trace.marked, now)
     if overall is None:
         return ""
-    spin = f": {len(trace.ranks)} ranks compute or spin" if is_spinning(trace) else ""
+    spin = f": {trace.at_work} ranks compute or spin" if is_spinning(trace) else ""
     return f"CPU {overall * 100:.0f} %{_direction(overall, lately)}{spin}"
 
 
@@ -235,8 +254,7 @@ def _say_memory(marked: Sample, now: Sample) -> str:
 def _say_processes(trace: Trace, now: Sample) -> str:
     if not trace.ranks:
         return f"{now.tasks} tasks" if now.tasks else ""
-    living = len(now.ranks)
-    return f"{living} of {len(trace.ranks)} rank processes live" + (
+    return f"{trace.living} of {len(trace.ranks)} rank processes live" + (
         f", {now.tasks} tasks" if now.tasks else ""
     )
 

@@ -127,7 +127,10 @@ def test_shards_that_are_mapped_all_at_once_tell_nothing() -> None:
         ("VLLM::Worker_DP1_TP3_EP7", "DP1 TP3 EP7"),
         ("sglang::detokenizer", None),
         ("sglang::scheduler", None),
-        ("VLLM::EngineCore_DP0", None),
+        ("VLLM::EngineCore_DP1", "DP1"),
+        ("VLLM::DPEngineCore_1", "DP1"),
+        ("VLLM::EngineCore", None),
+        ("VLLM::DPCoordinator", None),
     ],
 )
 def test_titles_name_ranks_as_the_log_does(title: str, rank: str | None) -> None:

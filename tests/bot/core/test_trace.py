@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.core.events import Rank
-from bot.core.evidence import Gpu, ProcessSeen, Sample, ShardMapped
+from bot.core.evidence import Gpu, ProcessSeen, Sample, ShardMapped, read_title
 from bot.core.trace import (
     Trace,
     has_moved,
@@ -197,3 +197,47 @@ def test_a_rank_under_another_title_is_not_gone() -> None:
     trace.take(later(10, processes=(*ranks(0), renamed)))
     assert trace.gone == {}
     assert set(trace.ranks) == {"TP0", "TP1 EP1"}
+
+
+def named(*titles: str) -> tuple[ProcessSeen, ...]:
+    return tuple(ProcessSeen(100 + place, title, read_title(title)) for place, title in enumerate(titles))
+
+
+CORES = named("VLLM::EngineCore_DP0", "VLLM::EngineCore_DP1")
+TEAMS = named(
+    *(f"VLLM::{name}" for name in ("EngineCore_DP0", "EngineCore_DP1", "Worker_DP0_TP0", "Worker_DP1_TP0"))
+)
+
+
+@pytest.mark.parametrize("processes", [CORES, TEAMS, named("VLLM::DPEngineCore_0", "VLLM::DPEngineCore_1")])
+def test_a_core_is_gone_while_others_live(processes: tuple[ProcessSeen, ...]) -> None:
+    trace = Trace()
+    trace.take(later(0, processes=processes))
+    left = tuple(each for each in processes if each.rank != "DP1")
+    for seconds in (10, 20):
+        trace.take(later(seconds, processes=left))
+    assert trace.gone == {"DP1": BEGAN + timedelta(seconds=10)}
+    assert trace.living == len(left)
+    assert f"{len(left)} of {len(processes)} rank processes live" in say_evidence(trace)[-1]
+
+
+def test_a_core_that_is_alone_is_no_rank() -> None:
+    trace = Trace()
+    core, *workers = named("VLLM::EngineCore_DP1", "VLLM::Worker_DP1_TP0", "VLLM::Worker_DP1_TP1")
+    trace.take(later(0, processes=(core, *workers)))
+    trace.take(later(10, processes=tuple(workers)))
+    assert (trace.gone, trace.living) == ({}, 2)
+    trace.take(later(20, processes=(core,)))
+    assert trace.gone == {}
+
+
+def test_who_only_leads_needs_not_compute() -> None:
+    trace = Trace()
+    for step in range(8):
+        trace.take(later(step * 10, cores=2.0, processes=TEAMS))
+    assert is_spinning(trace)
+    assert any("2 ranks compute or spin" in each for each in say_evidence(trace))
+    alone = Trace()
+    for step in range(8):
+        alone.take(later(step * 10, cores=2.0, processes=CORES))
+    assert is_spinning(alone)
