@@ -42,7 +42,7 @@ class Parts:
         phase, role = self.tracker.current()
         findings = self.tracker.read(line, member=MEMBER, at=line.at)
         if line.origin is not Origin.MANAGER:
-            self.suspects.note(line, findings, phase=phase, role=role)
+            self.suspects.note(line, findings, phase=phase, role=role, rank=self.tracker.spoke)
 
 
 class Live:

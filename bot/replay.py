@@ -137,7 +137,7 @@ class _Reading:
             start.stopping = not start.suspects.is_proven
             start.stopped.append(line.reading)
         phase, role = self._where_it_failed(findings)
-        start.suspects.note(line, findings, phase=phase, role=role)
+        start.suspects.note(line, findings, phase=phase, role=role, rank=start.tracker.spoke)
 
     def _where_it_failed(self, findings: tuple[object, ...]) -> tuple[PhaseId, Role]:
         """The phase of the rank that speaks of a failure, where it is in one of its own."""

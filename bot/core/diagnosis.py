@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from bot.core import collective
 from bot.core.cause import Cause, explain, name_cause
-from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
+from bot.core.events import PhaseId, Rank, Role
 from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead, ReadySaid
 from bot.core.ranks import Said, read_parts
 from bot.core.root import find_root, lasting, tell_all, tell_another
@@ -48,6 +48,7 @@ _WHAT, _ABORTING = "what():", "terminate called"  # of an exception in C++ that 
 _ORDER = list(PhaseId)
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
 MOST_TRACES = 256  # open at a time
+_Where = tuple[PhaseId, Role, Rank]  # of who speaks
 
 
 class Suspects:
@@ -57,8 +58,10 @@ class Suspects:
         self._engine = engine
         self.state = state or SuspectsState()
 
-    def note(self, line: LogLine, findings: Sequence[Finding], *, phase: PhaseId, role: Role) -> None:
-        """`phase` and `role`: where the rank that spoke is, or the startup as a whole."""
+    def note(
+        self, line: LogLine, findings: Sequence[Finding], *, phase: PhaseId, role: Role, rank: Rank
+    ) -> None:
+        """`phase` and `role`: where the `rank` that spoke is, or the startup as a whole."""
         if line.partial:
             return
         failures: list[FailureSaid] = []
@@ -70,7 +73,7 @@ class Suspects:
             if not self.state.traces or TRACEBACK in line.reading:
                 return  # a request's own words open nothing
         if failures or self.state.traces or self._tells(line.reading):
-            self._read(line.reading, str(line.pid or ""), failures, where=(phase, role))
+            self._read(line.reading, str(line.pid or ""), failures, where=(phase, role, rank))
 
     def _hear_noise(self, reading: str) -> None:
         """What a server prints for a request it answers: it outlived what failed before."""
@@ -86,9 +89,7 @@ class Suspects:
         told = told or _IGNORED in reading or _UNLOGGED in reading  # asked of every line: no loop
         return told or (bool(self.state.suspects) and _WHAT in reading)
 
-    def _read(
-        self, reading: str, process: str, failures: list[FailureSaid], *, where: tuple[PhaseId, Role]
-    ) -> None:
+    def _read(self, reading: str, process: str, failures: list[FailureSaid], *, where: _Where) -> None:
         trace = self.state.traces.get(process)
         if _WHAT in reading:
             self._hear_what(reading)
@@ -104,12 +105,12 @@ class Suspects:
         elif _IGNORED in reading or _UNLOGGED in reading:
             self._follow(process, Trace(passed_over=True, stamp=self._stamp_of(reading)))
         else:
-            said = self._said(reading)
+            text = self._said(reading).text
             if _IN_FRAME in reading:
-                trace = self._meet_frame(said.text, process, stamp=self._stamp_of(reading))
+                trace = self._meet_frame(text, process, stamp=self._stamp_of(reading))
             if trace is not None:
                 foreign = self._is_foreign(reading, trace)
-                self._read_on(trace, process, said, where=where, foreign=foreign)
+                self._read_on(trace, process, text, where=where, foreign=foreign)
 
     def _sort(self, findings: Sequence[Finding]) -> list[FailureSaid]:
         """The failures among them; anything else but noise shows that those before were survived."""
@@ -168,10 +169,7 @@ class Suspects:
         if trace is not None:
             trace.stamp = self._stamp_of(reading)
 
-    def _read_on(
-        self, trace: Trace, process: str, said: Said, *, where: tuple[PhaseId, Role], foreign: bool
-    ) -> None:
-        text = said.text
+    def _read_on(self, trace: Trace, process: str, text: str, *, where: _Where, foreign: bool) -> None:
         if not text.strip():
             return
         if _CHAINED.match(text):
@@ -179,7 +177,7 @@ class Suspects:
         elif trace.awaiting and (text[0] in " \t" or _FRAME.match(text)):
             self._read_frame(trace, text.strip())
         elif trace.awaiting and _EXCEPTION.match(text) and not foreign:
-            failure = FailureSaid(said.tag or MAIN_RANK, text, fatal=False, secondary=False)
+            failure = FailureSaid(where[2], text, fatal=False, secondary=False)
             self._accuse(failure, process, announces=False, where=where, foreign=False)
         elif foreign and not trace.awaiting:
             self.state.traces.pop(process, None)
@@ -220,7 +218,7 @@ class Suspects:
         process: str,
         *,
         announces: bool,
-        where: tuple[PhaseId, Role],
+        where: _Where,
         foreign: bool,
     ) -> None:
         trace = self.state.traces.get(process)
@@ -232,7 +230,7 @@ class Suspects:
         else:
             self._conclude(trace, said, where)
 
-    def _conclude(self, trace: Trace, said: FailureSaid, where: tuple[PhaseId, Role]) -> None:
+    def _conclude(self, trace: Trace, said: FailureSaid, where: _Where) -> None:
         """The exception line of a traceback. The first of a chain names the failure, if it is one itself."""
         if trace.passed_over:
             trace.awaiting = trace.chained = False
@@ -270,11 +268,10 @@ class Suspects:
 
     # ---- the list -----------------------------------------------------------------------------------------
 
-    def _add(self, said: FailureSaid, where: tuple[PhaseId, Role]) -> int:
+    def _add(self, said: FailureSaid, where: _Where) -> int:
         if len(self.state.suspects) >= _MOST_SUSPECTS:
             self._drop(_MOST_SUSPECTS // 2)
-        phase, role = where
-        suspect = Suspect(said.rank, said.phase or phase, role, [said.text[:LONGEST]])
+        suspect = Suspect(said.rank, said.phase or where[0], where[1], [said.text[:LONGEST]])
         suspect.fatal, suspect.secondary, suspect.warning = said.fatal, said.secondary, said.warning
         self.state.suspects.append(suspect)
         self.state.recent = True

@@ -38,7 +38,7 @@ def read_run(lines: Sequence[LogLine], engine: EngineFile, *, member: Member, no
     for line in whole:
         findings = tracker.read(line, member=member, at=line.at or now)
         phase, role = _phase_of(tracker) or (PhaseId.READY, Role.TARGET)
-        suspects.note(line, findings, phase=phase, role=role)
+        suspects.note(line, findings, phase=phase, role=role, rank=tracker.spoke)
         if not _is_noise(findings):
             telling.append(line)
     found = _cause_of(suspects, tracker)

@@ -38,7 +38,7 @@ def take_kernel(turn: Turn, name: Member, line: LogLine, now: datetime) -> Fell 
     at = line.at or host_now(turn.state, now)
     findings = turn.tracker.read(line, member=name, at=at)
     phase, role = turn.tracker.current()
-    turn.suspects.note(line, findings, phase=phase, role=role)
+    turn.suspects.note(line, findings, phase=phase, role=role, rank=turn.tracker.spoke)
     return None
 
 

@@ -132,7 +132,7 @@ def _read(turn: Turn, name: Member, line: LogLine, *, at: datetime, now: datetim
     quiet = not findings or findings is ONLY_NOISE
     phase, role = before if quiet else _place(turn, findings, before)
     if line.origin is not _MANAGER:
-        turn.suspects.note(line, findings, phase=phase, role=role)
+        turn.suspects.note(line, findings, phase=phase, role=role, rank=turn.tracker.spoke)
     for finding in () if quiet else findings:
         _take_finding(turn, finding, name, at=at, now=now)
     return findings

@@ -20,7 +20,7 @@ def accuse(log: Journal, suspects: Suspects | None = None) -> Suspects:
         line = LogLine(text=text, reading=text)
         findings = tracker.read(line, member=HERE, at=BEGAN)
         phase, role = tracker.current()
-        suspects.note(line, findings, phase=phase, role=role)
+        suspects.note(line, findings, phase=phase, role=role, rank=tracker.spoke)
     return suspects
 
 

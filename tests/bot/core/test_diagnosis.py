@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from bot.core.diagnosis import Suspects
-from bot.core.events import LogLine, PhaseId, Rank, Role
+from bot.core.events import MAIN_RANK, LogLine, PhaseId, Rank, Role
 from bot.core.phases import Tracker
 from bot.core.suspect import SuspectsState
 from config.engine_file import load_engine
@@ -118,7 +118,7 @@ def test_processes_are_kept_apart() -> None:
         for pid, lines in texts.items():
             line = LogLine(text=lines[number], reading=lines[number], pid=pid)
             found = tracker.read(line, member=HERE, at=BEGAN)
-            suspects.note(line, found, phase=PhaseId.WEIGHTS, role=Role.TARGET)
+            suspects.note(line, found, phase=PhaseId.WEIGHTS, role=Role.TARGET, rank=MAIN_RANK)
     assert [suspect.lines for suspect in suspects.state.suspects] == [
         ["KeyError: 'one'", 'File "a.py", line 1, in a'],
         ["ValueError: two", 'File "b.py", line 2, in b'],
@@ -197,7 +197,7 @@ def test_saved_and_restored_it_names_the_same_cause() -> None:
             line = LogLine(text=text, reading=text)
             findings = tracker.read(line, member=HERE, at=BEGAN)
             phase, role = tracker.current()
-            suspects.note(line, findings, phase=phase, role=role)
+            suspects.note(line, findings, phase=phase, role=role, rank=tracker.spoke)
         assert suspects.cause() == expected
 
 
@@ -435,8 +435,8 @@ def test_a_line_that_cannot_matter_is_not_looked_at(said: list[tuple[str, int | 
         line = LogLine(text, text, pid=pid, partial=partial)
         findings = tracker.read(line, member=HERE, at=BEGAN)
         phase, role = tracker.current()
-        quick.note(line, findings, phase=phase, role=role)
-        careful.note(line, findings, phase=phase, role=role)
+        quick.note(line, findings, phase=phase, role=role, rank=tracker.spoke)
+        careful.note(line, findings, phase=phase, role=role, rank=tracker.spoke)
     assert quick.state == careful.state
 
 
@@ -489,7 +489,7 @@ def test_a_bar_before_a_traceback_does_not_hide_whose_it_is() -> None:
     ]
     suspects = Suspects(engine=load_engine("vllm"))
     for text in lines:
-        suspects.note(LogLine(text, text), (), phase=PhaseId.WEIGHTS, role=Role.TARGET)
+        suspects.note(LogLine(text, text), (), phase=PhaseId.WEIGHTS, role=Role.TARGET, rank=MAIN_RANK)
     root = suspects.root()
     assert root is not None
     assert root.lines[0] == "RuntimeError: the tables do not fit"
@@ -622,3 +622,31 @@ def test_a_capture_that_lost_its_peer_follows_from_what_befell_the_peer() -> Non
     cause = accuse(log.scheduler_exception("TP0", OOM)).cause()
     assert cause is not None
     assert (cause.id, cause.rank) == ("gpu-out-of-memory", "TP0")
+
+
+@pytest.mark.parametrize(
+    ("other", "said", "rank"),
+    [
+        ("EngineCore_DP0 pid=1", "EngineCore_DP1 pid=2", "DP1"),
+        ("EngineCore_0 pid=1", "EngineCore_1 pid=2", "DP1"),
+        ("EngineCore_DP0 pid=1", "EngineCore_DP1 pid=2) (Worker_TP1 pid=3", "DP1 TP1"),
+        ("EngineCore_DP0 pid=1", "Worker_DP1_TP1 pid=3", "DP1 TP1"),
+        ("EngineCore_DP0 pid=1", "EngineCore_DP0 pid=1", "main"),
+    ],
+)
+def test_an_exception_is_its_cores(other: str, said: str, rank: str) -> None:
+    vllm = load_engine("vllm")
+    tracker, suspects = Tracker(vllm), Suspects(engine=vllm)
+    for text in (
+        f"({other}) INFO 05-29 23:49:05 [core.py:58] Initializing a V1 LLM engine (v0.19.1) with x",
+        f"({said}) Traceback (most recent call last):",
+        f'({said})   File "/opt/plugin.py", line 3, in load',
+        f"({said}) FileNotFoundError: [Errno 2] No such file or directory: '/models/m/config.json'",
+    ):
+        line = LogLine(text, text)
+        findings = tracker.read(line, member=HERE, at=BEGAN)
+        phase, role = tracker.current()
+        suspects.note(line, findings, phase=phase, role=role, rank=tracker.spoke)
+    cause = suspects.cause()
+    assert cause is not None
+    assert cause.rank == rank

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.core.diagnosis import MOST_TRACES, Suspects
-from bot.core.events import LogLine, PhaseId, Rank, Role
+from bot.core.events import MAIN_RANK, LogLine, PhaseId, Rank, Role
 from bot.core.phases import Tracker
 from tests.support.journals import BEGAN
 from tests.support.suspicion import ENGINE, HERE, OOM, accuse, loading
@@ -53,11 +53,11 @@ def test_tracebacks_that_nobody_ends_are_not_all_kept() -> None:
     suspects = Suspects(engine=ENGINE)
     for pid in range(1, 2_000):
         line = LogLine("Traceback (most recent call last):", "Traceback (most recent call last):", pid=pid)
-        suspects.note(line, (), phase=PhaseId.WEIGHTS, role=Role.TARGET)
+        suspects.note(line, (), phase=PhaseId.WEIGHTS, role=Role.TARGET, rank=MAIN_RANK)
     assert len(suspects.state.traces) <= MOST_TRACES
     line = LogLine(OOM, OOM, pid=1_999)
     findings = Tracker(ENGINE).read(line, member=HERE, at=BEGAN)
-    suspects.note(line, findings, phase=PhaseId.WEIGHTS, role=Role.TARGET)
+    suspects.note(line, findings, phase=PhaseId.WEIGHTS, role=Role.TARGET, rank=MAIN_RANK)
     assert suspects.cause() is not None
 
 
