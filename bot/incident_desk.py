@@ -23,7 +23,7 @@ from bot.core.incident_answers import (
 )
 from bot.core.incident_events import Acknowledged, ResolvedByHand
 from bot.core.incident_state import IncidentId, Severity, Sign, short_id
-from bot.core.incident_view import cause_of, downtime_of, present_cause, was_hidden
+from bot.core.incident_view import cause_of, downtime_of, first_read, present_cause, present_read, was_hidden
 from bot.core.request import Outage, operation_of
 from bot.incident_ledger import PLAN, STATE
 from bot.incident_messages import export_letter
@@ -154,6 +154,7 @@ class Desk(Mutes):
             acked_by=state.acked_by,
             link=address.permalink if address is not None else None,
             hidden=was_hidden(plan, state),
+            read=present_read(state) or first_read(state),
         )
 
     async def outage_of(self, service: ServiceName) -> Outage | None:
@@ -164,7 +165,9 @@ class Desk(Mutes):
             return None
         age = self.ground.clock.now() - row.began
         is_down = row.severity is Severity.DOWN
-        return Outage(short_id(row.incident), row.cause, age, row.acked_by, row.link, is_down)
+        return Outage(
+            short_id(row.incident), row.cause, age, row.acked_by, row.link, is_down=is_down, read=row.read
+        )
 
     async def export(
         self,

@@ -192,7 +192,9 @@ class Dialogue:
             case Word.HISTORY:
                 await self._history(service, turn)
             case Word.WHY:
-                await turn.tell(render_why(await self._parts.accounts.why(service)))
+                outage = await self._parts.incidents.outage_of(service)
+                view = replace(await self._parts.accounts.why(service), outage=outage)
+                await turn.tell(render_why(view))
             case Word.SMOKE | Word.RELOAD:
                 await self._errand(command.verb, service, turn)
             case Word.UNWATCH:

@@ -10,7 +10,8 @@ import structlog
 
 from bot.core.access import heard_channels, is_operator, named_groups
 from bot.core.answers import render_home
-from bot.core.events import ServiceName, UserId
+from bot.core.events import ServiceName, UserId, Verb
+from bot.core.incident_answers import tell_outage
 from bot.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -46,9 +47,16 @@ async def _look(parts: Parts, names: Sequence[ServiceName]) -> tuple[list[tuple[
     """A line for each service, and whether Redis does not answer: a person waits for this."""
     try:
         async with asyncio.timeout(_WITHIN):
-            return [(name, await _describe(parts, name) + await _muted(parts, name)) for name in names], False
+            return [(name, await _line(parts, name)) for name in names], False
     except (StoreUnavailable, TimeoutError):
         return [(name, "") for name in names], True
+
+
+async def _line(parts: Parts, service: ServiceName) -> str:
+    """What is wrong now comes first. Raises StoreUnavailable."""
+    outage = await parts.incidents.outage_of(service)
+    wrong = f"{tell_outage(outage)} · " if outage is not None else ""
+    return wrong + await _describe(parts, service) + await _muted(parts, service)
 
 
 async def _muted(parts: Parts, service: ServiceName) -> str:
@@ -76,6 +84,7 @@ async def _describe(parts: Parts, service: ServiceName) -> str:
         return held.headline or "an operation is under way"
     newest = await parts.store.past(service, 1)
     if not newest:
-        return "nothing known yet"
+        return "no start on record yet"
     when = newest[0].began.astimezone(UTC)
-    return f"{newest[0].verdict or 'under way'}, begun {when:%Y-%m-%d %H:%M} UTC"
+    doing = "start" if newest[0].verb is Verb.WATCH else newest[0].verb
+    return f"last {doing}: {newest[0].verdict or 'under way'}, begun {when:%Y-%m-%d %H:%M} UTC"

@@ -29,6 +29,7 @@ from bot.core.blocks import (
 )
 from bot.core.command import Word
 from bot.core.events import Verb
+from bot.core.incident_answers import say_outage
 from bot.core.incident_words import say_when
 from bot.core.request import Standing
 from bot.core.words import (
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
         Held,
         LastStartup,
         NeedsConfirmation,
-        Outage,
         Request,
         Started,
         StatusView,
@@ -272,21 +272,13 @@ def _more(view: StatusView, *, told: bool) -> list[str]:
         held = replace(view.held, headline="") if told else view.held
         lines.append(f"It is {_held(held)}")
     if view.outage is not None:
-        lines.append(_outage(view.outage))
+        lines.append(say_outage(view.outage))
     if view.muted is not None:
         host = f", with its host {say_code(view.muted_with)}" if view.muted_with is not None else ""
         lines.append(f"Muted until {say_when(view.muted)}{host}")
     if view.last is not None:
         lines.append(_last(view.last))
     return lines
-
-
-def _outage(outage: Outage) -> str:
-    """`Incident 3f9a2c11, open for 13m: process died by SIGSEGV · nobody is on it yet: <thread>`."""
-    who = f"{mention(outage.acked_by)} is on it" if outage.acked_by is not None else "nobody is on it yet"
-    where = f": {link(outage.link, 'its thread')}" if outage.link else ""
-    age = spell_duration(outage.age)
-    return f"Incident {say(outage.incident, 40)}, open for {age}: {say(outage.sentence, 300)} · {who}{where}"
 
 
 def _startup(view: StartupView, *, where: str) -> str:
@@ -333,7 +325,7 @@ def render_home(
             section("Redis does not answer: at present nothing can be restarted, started or stopped.")
         )
     for name, line in lines[:20]:
-        blocks.append(section(f"{say_name(name)}\n{say(line, 200)}" if line else say_name(name), 400))
+        blocks.append(section(f"{say_name(name)}\n{say(line, 500)}" if line else say_name(name), 800))
         if deaf:
             continue
         blocks.append(actions(button("Restart…", "ask", pack_subject(None, name))))

@@ -11,9 +11,11 @@ from bot.core.blocks import (
     Cell,
     Message,
     context,
+    link,
     link_cell,
     make_message,
     mention,
+    preformatted,
     say,
     say_code,
     say_name,
@@ -21,12 +23,14 @@ from bot.core.blocks import (
     table,
 )
 from bot.core.events import HostName, ServiceName, UserId
-from bot.core.incident_state import IncidentId, Severity, short_id
+from bot.core.incident_state import IncidentId, RunRead, Severity, short_id
 from bot.core.incident_words import say_when, tell_state
 from bot.core.words import count, join_names, spell_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from bot.core.request import Outage
 
 MOST_ROWS = 12
 _HEADER: tuple[Cell, ...] = ("Began (UTC)", "What", "Id", "State", "Down")
@@ -46,6 +50,7 @@ class IncidentRow:
     acked_by: UserId | None = None
     link: str | None = None  # to its thread
     hidden: bool = False  # a host that was there all the time, and told nothing
+    read: RunRead | None = None  # the log that says why
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,34 @@ def _muted(muted: Sequence[MutedRow]) -> str:
         for row in muted[:10]
     ]
     return f"Muted: {'; '.join(told)}"
+
+
+def say_outage(outage: Outage) -> str:
+    """`Incident 3f9a2c11, open for 13m: process died by SIGSEGV · nobody is on it yet: <thread>`."""
+    who = f"{mention(outage.acked_by)} is on it" if outage.acked_by is not None else "nobody is on it yet"
+    where = f": {link(outage.link, 'its thread')}" if outage.link else ""
+    told = tell_outage(outage)
+    return f"{say(told[:1].upper() + told[1:], 400)} · {who}{where}"
+
+
+def tell_outage(outage: Outage) -> str:
+    """Plain, without the person."""
+    return f"incident {outage.incident}, open for {spell_duration(outage.age)}: {outage.sentence}"
+
+
+def explain_outage(outage: Outage) -> list[Block]:
+    """What stands behind it and what to try, as far as a log tells."""
+    read = outage.read
+    if read is None:
+        return [context("No line of a log says why so far: this is what the checks saw.")]
+    blocks: list[Block] = []
+    if read.means:
+        blocks.append(section(f"What it means: {say(read.means, 1_200)}", 1_300))
+    if read.advice:
+        blocks.append(section(f"Try: {say(read.advice, 1_200)}", 1_300))
+    if read.evidence:
+        blocks.append(preformatted("\n".join(read.evidence), 1_500))
+    return blocks
 
 
 def _sentence(told: str) -> Message:

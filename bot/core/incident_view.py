@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.core.events import ServiceName, UserId
-    from bot.core.incident_state import IncidentPlan, IncidentState, StartNote
+    from bot.core.incident_state import IncidentPlan, IncidentState, RunRead, StartNote
 
 _NEWEST = 3  # signs beside the first
 
@@ -105,19 +105,29 @@ def downtime_of(state: IncidentState, now: datetime) -> timedelta:
 
 def cause_of(state: IncidentState) -> str:
     """What the log of the run that broke says, else that of the attempts behind it; "" where none does."""
-    if state.read is not None and state.read.is_known:
-        return state.read.cause
-    known = (each.read.cause for each in reversed(state.last_attempts) if each.read is not None)
-    return next((cause for cause in known if cause), "")
+    read = first_read(state)
+    return read.cause if read is not None else ""
+
+
+def first_read(state: IncidentState) -> RunRead | None:
+    """The log that says why it broke; None: none does."""
+    reads = [state.read, *(each.read for each in reversed(state.last_attempts))]
+    return next((read for read in reads if read is not None and read.is_known), None)
 
 
 def present_cause(state: IncidentState) -> str:
     """Of what is wrong now: what the newest start died of, else what broke this time; "": nobody knows."""
+    read = present_read(state)
+    return read.cause if read is not None else ""
+
+
+def present_read(state: IncidentState) -> RunRead | None:
+    """The log that says it."""
     reads = [state.newest, *(each.read for each in attempts_now(state))]
-    known = [read.cause for read in reads if read is not None and read.is_known]
+    known = [read for read in reads if read is not None and read.is_known]
     if known:
         return known[-1]
-    return cause_of(state) if state.times == 1 else ""
+    return first_read(state) if state.times == 1 else None
 
 
 def first_cause(state: IncidentState) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from bot.core.actions import StartupView, Verdict
 from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
+from bot.core.incident_state import RunRead
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class LastStartup:
 class Outage:
     """The open incident of a service or of its host. `sentence`: what shows it; `incident`: as people see it.
 
-    `is_down`: it tells that the service does not serve, whatever a quick look finds.
+    `is_down`: it tells that the service does not serve, whatever a quick look finds. `read`: the log that
+    says why, where one does.
     """
 
     incident: str
@@ -125,6 +127,7 @@ class Outage:
     acked_by: UserId | None = None
     link: str | None = None  # to its thread
     is_down: bool = False
+    read: RunRead | None = None
 
 
 @dataclass(frozen=True, slots=True)

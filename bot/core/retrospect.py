@@ -25,7 +25,9 @@ from bot.core.blocks import (
     section,
     table,
 )
-from bot.core.events import ServiceName, UserId
+from bot.core.events import ServiceName, UserId, Verb
+from bot.core.incident_answers import explain_outage, say_outage
+from bot.core.request import Outage
 from bot.core.words import count, join_names, label_phase, name_doing, name_verb_done, spell_duration
 
 if TYPE_CHECKING:
@@ -48,12 +50,16 @@ class HistoryView:
 
 @dataclass(frozen=True, slots=True)
 class WhyView:
-    """`last`: the last failure; None where there is none on record. `healthy_since`: starts after it."""
+    """`last`: the last start that failed; None: none is on record. `healthy_since`: starts after it.
+
+    `outage`: what is wrong now, between starts.
+    """
 
     service: ServiceName
     last: PastStartup | None
     now: datetime
     healthy_since: int = 0
+    outage: Outage | None = None
 
 
 def render_history(view: HistoryView) -> Message:
@@ -104,19 +110,34 @@ def _span(seconds: float) -> timedelta:
 
 
 def render_why(view: WhyView) -> Message:
-    """The last failure: what it was, what to try, its lines, what had changed, where to read on."""
+    """The last failure: what it was, what to try, its lines, what had changed, where to read on.
+
+    An outage that is open is it, unless a start has failed amid it: that one then tells the same, and more.
+    """
     last = view.last
+    if view.outage is not None and (last is None or last.began < view.now - view.outage.age):
+        return _outage(view, view.outage)
     if last is None:
         told = f"No startup of {say_code(view.service)} on record went wrong{_among(view)}."
         return make_message(told, section(told))
     failure = last.account.failure
     told = f"{say_name(view.service)}: {_when(last, view.now)}{_where(failure)}"
-    blocks: list[Block] = [section(told, 900)]
-    blocks += _explained(failure)
+    blocks: list[Block] = [section(say_outage(view.outage))] if view.outage is not None else []
+    blocks += [section(told, 900), *_explained(failure)]
     if last.account.changed is not None:
         blocks.append(section(say_changed(last.account.changed)))
     blocks.append(context(*_footer(view, last)))
     return make_message(f"{told} {say(failure.cause if failure else '', 300)}".strip(), *blocks)
+
+
+def _outage(view: WhyView, outage: Outage) -> Message:
+    told = f"{say_name(view.service)}: {say_outage(outage)}"
+    blocks: list[Block] = [section(told, 900), *explain_outage(outage)]
+    if view.last is not None:
+        before = f"{_when(view.last, view.now)}{_where(view.last.account.failure)}"
+        read_on = f" {link(view.last.link, 'See its thread')}." if view.last.link else ""
+        blocks.append(context(f"Of the starts before it, {before}{read_on}"))
+    return make_message(told, *blocks)
 
 
 def _among(view: WhyView) -> str:
@@ -127,7 +148,8 @@ def _when(startup: PastStartup, now: datetime) -> str:
     began = startup.began.astimezone(UTC)
     age = spell_duration(now - startup.began)
     took = spell_duration(_took(startup))
-    return f"the {startup.verb} of {began:%d %b %H:%M} UTC ({age} ago) went wrong after {took}"
+    doing = "start" if startup.verb is Verb.WATCH else startup.verb
+    return f"the {doing} of {began:%d %b %H:%M} UTC ({age} ago) went wrong after {took}"
 
 
 def _where(failure: Failure | None) -> str:
@@ -161,7 +183,7 @@ def _explained(failure: Failure | None) -> list[Block]:
 
 def _footer(view: WhyView, last: PastStartup) -> list[str]:
     by = f"{name_verb_done(last.verb)} by {mention(last.by)}" if last.by else "nobody in chat began it"
-    since = "nothing came through since"
+    since = "no start came through since"
     if view.healthy_since:
         since = f"{count(view.healthy_since, 'start')} came through since"
     where = f"{link(last.link, 'Its thread')} has the whole log" if last.link else "its thread is not known"

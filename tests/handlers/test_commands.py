@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from bot.core.actions import Verdict
 from bot.core.events import ChannelId, OperationId, ServiceName, UserId, Verb
-from bot.core.request import Busy, Declined, Held, NeedsConfirmation, Request
+from bot.core.request import Busy, Declined, Held, NeedsConfirmation, Outage, Request
 from bot.core.retrospect import HistoryView, WhyView
 from tests.support.configurations import ALICE, BOB, ELSEWHERE, LAB, MALLORY, OPS, configure
 from tests.support.handler_room import Dispatch, Room, open_room
@@ -173,6 +173,13 @@ async def test_why_is_told_to_whoever_may_look(room: Room) -> None:
     room.accounts.last = WhyView(KIMI, past(1, Verdict.FAILED), now=BEGAN)
     assert "went wrong after 3m02s" in text_of(await room.slash(MALLORY, "why kimi-k2.5"))
     assert "do not listen" in text_of(await room.slash(MALLORY, "why", channel=ELSEWHERE))
+
+
+async def test_why_it_is_down_now_is_told_before_a_start_that_went_wrong_long_ago(room: Room) -> None:
+    room.incidents.outage = Outage("3f9a2c11", "process died by SIGSEGV", seconds(240))
+    room.accounts.last = WhyView(KIMI, past(1, Verdict.FAILED), now=BEGAN)
+    told = text_of(await room.slash(MALLORY, "why"))
+    assert told.startswith("*kimi-k2.5*: Incident 3f9a2c11, open for 4m: process died by SIGSEGV")
 
 
 async def test_unwatch_by_who_started_it(room: Room) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.monitor_state import Mute
+from bot.core.request import Outage
 from bot.practice.slack_state import PostedMessage
 from tests.support.configurations import ALICE, MALLORY
 from tests.support.handler_room import HOST, Room, make_operation, open_room
@@ -24,7 +25,7 @@ async def home(room: Room, user: str) -> str:
 async def test_an_operator_sees_each_service(room: Room) -> None:
     told = await home(room, ALICE)
     assert "I listen in <#C0OPS>." in told
-    assert "*kimi-k2.5*\nnothing known yet" in told
+    assert "*kimi-k2.5*\nno start on record yet" in told
     assert "Restart…" in told
 
 
@@ -44,12 +45,18 @@ async def test_the_last_verdict_is_shown(room: Room) -> None:
     await room.store.save(operation)
     closed = operation.model_copy(update={"closed": operation.began, "verdict": "healthy"})
     await room.store.finish(closed)
-    assert "healthy, begun 2026-05-29 23:49 UTC" in await home(room, ALICE)
+    assert "last restart: healthy, begun 2026-05-29 23:49 UTC" in await home(room, ALICE)
+
+
+async def test_what_is_down_comes_before_how_its_last_start_ended(room: Room) -> None:
+    room.incidents.outage = Outage("3f9a2c11", "the host does not answer SSH", timedelta(minutes=4))
+    told = await home(room, ALICE)
+    assert "*kimi-k2.5*\nincident 3f9a2c11, open for 4m: the host does not answer SSH · no start on" in told
 
 
 async def test_what_is_muted_is_shown(room: Room) -> None:
     room.incidents.muted = Mute(datetime(2026, 5, 30, 1, 5, tzinfo=UTC), None, "", HOST)
-    assert "nothing known yet · muted with its host llm-two until 2026-05-30 01:05 UTC" in await home(
+    assert "no start on record yet · muted with its host llm-two until 2026-05-30 01:05 UTC" in await home(
         room, ALICE
     )
 

@@ -15,7 +15,7 @@ from bot.core.incident_events import (
     StartFollowed,
     StartOver,
 )
-from bot.core.incident_view import loading_of
+from bot.core.incident_view import loading_of, present_read
 from tests.support.incidents import BEGAN, BOB, DIED, MEMBER, OUT_OF_MEMORY, RUN, SLOW, Case, make_lines
 
 
@@ -36,6 +36,9 @@ def test_the_cause_may_be_known_from_an_attempt_alone() -> None:
     case.tell(AttemptDied(MEMBER, other, 1))
     case.tell(RunLogRead(MEMBER, other, make_lines(*OUT_OF_MEMORY)))
     assert case.view().cause.startswith("Out of GPU memory")
+    read = present_read(case.incident.state)
+    assert read is not None
+    assert read.advice
 
 
 def test_of_many_signs_the_first_and_the_newest_are_shown() -> None:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from bot.core.account import Account, Changed, Failure
 from bot.core.actions import Verdict
-from bot.core.events import PhaseId, Rank, Role, ServiceName, UserId
+from bot.core.events import PhaseId, Rank, Role, ServiceName, UserId, Verb
+from bot.core.incident_state import RunRead
+from bot.core.request import Outage
 from bot.core.retrospect import (
     MOST_ROWS,
     HistoryView,
@@ -123,11 +125,67 @@ def test_why_explains_and_leads_to_the_thread() -> None:
         (WhyView(KIMI, None, now=BEGAN, healthy_since=3), "on record went wrong; 3 starts came through."),
         (why(None), "Why is not on record"),
         (why(Failure("the verb was refused", PhaseId.PROCESS, Role.TARGET)), "No line of its log says why"),
-        (why(), "nothing came through since"),
+        (why(), "no start came through since"),
     ],
 )
 def test_why_is_honest_about_what_is_not_known(view: WhyView, words: str) -> None:
     assert words in shown(render_why(view)).replace("`", "")
+
+
+DIED = Outage(
+    "3f9a2c11",
+    "A GPU kernel touched memory that is not its own",
+    timedelta(minutes=13),
+    acked_by=UserId("U0ALICE"),
+    link="https://practice.slack.example/archives/C1/p9",
+    read=RunRead(
+        cause="A GPU kernel touched memory that is not its own",
+        means="Mostly a fault in a kernel.",
+        advice="Try another backend.",
+        evidence=("torch.AcceleratorError: CUDA error", "  File <worker>.py"),
+    ),
+)
+
+
+def test_why_it_is_down_now_is_what_is_asked_for() -> None:
+    message = render_why(WhyView(KIMI, None, now=BEGAN, outage=DIED))
+    assert_sendable(message)
+    told = shown(message)
+    for words in (
+        "kimi-k2.5: Incident 3f9a2c11, open for 13m: A GPU kernel touched memory that is not its own ·",
+        "@alice is on it: its thread",
+        "What it means: Mostly a fault in a kernel.",
+        "Try: Try another backend.",
+        "    torch.AcceleratorError: CUDA error",
+    ):
+        assert words in told
+    assert "went wrong" not in told
+
+
+def test_why_of_an_outage_that_no_log_explains_says_so() -> None:
+    message = render_why(WhyView(KIMI, None, now=BEGAN, outage=replace(DIED, read=None)))
+    assert "No line of a log says why so far" in shown(message)
+
+
+def test_a_start_that_failed_before_the_outage_is_one_line_beside_it() -> None:
+    told = shown(render_why(replace(why(), outage=DIED)))
+    assert "Of the starts before it, the restart of 28 May 23:49 UTC (1d ago) went wrong after 3m02s" in told
+    assert told.index("Mostly a fault") < told.index("Of the starts before it")
+    assert "Out of GPU memory" not in told
+
+
+def test_a_start_that_failed_amid_the_outage_is_told_whole_under_it() -> None:
+    told = shown(render_why(replace(why(), outage=replace(DIED, age=timedelta(days=2)))))
+    assert told.startswith("Incident 3f9a2c11, open for 2d: ")
+    assert "Out of GPU memory" in told
+    assert "Mostly a fault" not in told
+
+
+def test_what_is_said_of_a_watch_is_said_of_the_start_it_followed() -> None:
+    view = why()
+    assert view.last is not None
+    told = shown(render_why(replace(view, last=replace(view.last, verb=Verb.WATCH))))
+    assert "the start of 28 May 23:49 UTC (1d ago) went wrong" in told
 
 
 def test_the_versions_it_ran_are_told_where_they_are_known() -> None:
