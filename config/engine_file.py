@@ -67,9 +67,9 @@ class Rule(Part):
     warning: bool = False  # of a failure: by itself it ends nothing
     phase: PhaseName | None = None  # of a failure: where the words themselves tell it
     serving: bool = False  # of noise: only an engine that serves prints it
-    alone: bool = False  # of noise: tells the same in a log that begins with it
+    alone: bool = False  # of noise: tells the same in a log that begins with it; else: where no rank spoke
     other_node: bool = False  # counts only on a node that is not the first of several
-    behind: bool = False  # of a begin: this node is one of those
+    behind: bool = False  # this node is one of those; the first one's log tells more, where it is read too
     each: bool = False  # of a begin: every core says it for itself, and the last one for the whole
     opens: bool = False  # of progress: shows that the phase is under way even if its begin was not seen
     oldest: bool = False  # of an end: the earliest round that is still open, not the latest
@@ -235,6 +235,11 @@ class Hit:
         """Of progress: how many are done, and of how many."""
         assert self.match is not None  # noqa: S101 - a rule of progress has these groups
         return int(self.match["done"]), int(self.match["total"])
+
+    @property
+    def cores(self) -> int:
+        """Of a begin: how many cores this node starts; nothing where the words do not tell."""
+        return int((self.match and self.match.groupdict().get("cores")) or 0)
 
     @property
     def rate(self) -> float | None:

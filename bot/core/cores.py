@@ -16,6 +16,8 @@ from bot.core.events import MAIN_RANK, Rank
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+MOST_CORES = 1024  # and processes with one tag: whoever is one more is nobody in particular
+
 _NUMBER = re.compile(r"\d+")
 
 
@@ -27,6 +29,7 @@ class Cores:
     several: bool = False
     workers: dict[Rank, list[str]] = field(default_factory=dict)  # processes that use a tag without a core
     done: list[Rank] = field(default_factory=list)
+    told: int = 0  # how many the node said it starts
 
     @property
     def first(self) -> Rank | None:
@@ -41,9 +44,11 @@ def tell_apart(cores: Cores, tag: Rank | None, *, core: Rank | None, process: st
         if not cores.several or tag is None or process is None:
             return tag
         processes = cores.workers.setdefault(tag, [])
-        if process not in processes:
+        if process not in processes and len(processes) < MOST_CORES:
             processes.append(process)
-        return tag if process == processes[0] else Rank(f"pid{process} {tag}")
+        return Rank(f"pid{process} {tag}") if process in processes[1:] else tag
+    if core not in cores.heard and len(cores.heard) >= MOST_CORES:
+        return tag
     cores.heard[core] = cores.heard.get(core, False) or tag is None
     cores.several = cores.several or len(cores.heard) > 1 or int(_NUMBER.findall(core)[-1]) > 0
     if not cores.several or tag is None:
@@ -71,13 +76,9 @@ def without_leaders(cores: Cores, ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
 
 
 def find_missing(cores: Cores, known: Iterable[Rank]) -> set[Rank | None]:
-    """The cores that are not done; None for those of which nothing is known but their workers.
-
-    Of some cores nothing is ever heard: those whose ranks are in a phase count.
-    """
+    """The cores that are not done; None for those of which nothing is known but their workers or number."""
     led = {core_of(cores, rank) for rank in known if rank != MAIN_RANK}
-    if None not in led:
-        return led - {*cores.done}
-    alike = max((len(each) for each in cores.workers.values()), default=0)
-    silent = {None} if len(cores.done) < alike else set()
-    return {core for core in cores.heard if core not in cores.done} | silent
+    alike = max((len(each) for each in cores.workers.values()), default=0) if None in led else 0
+    silent = {None} if len(cores.done) < max(alike, cores.told) else set()
+    heard = cores.heard if cores.several else ()
+    return ({*heard, *led} - {None, *cores.done}) | silent

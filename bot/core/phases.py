@@ -59,13 +59,23 @@ class TrackerState:
 
 
 class Tracker:
-    """Log lines in, findings out, each once. `ranks`: how many there are, where that is known."""
+    """Log lines in, findings out, each once.
+
+    `ranks`: how many there are, where that is known. `lone`: of one member alone; else a node behind the
+    first one, whose share is done, does not speak for the first one.
+    """
 
     def __init__(
-        self, engine: EngineFile, *, ranks: int | None = None, state: TrackerState | None = None
+        self,
+        engine: EngineFile,
+        *,
+        ranks: int | None = None,
+        lone: bool = True,
+        state: TrackerState | None = None,
     ) -> None:
         self.engine = engine
         self.ranks = ranks
+        self.lone = lone
         self.state = state or TrackerState()
         self.spoke = MAIN_RANK  # who said the last thing in the line that was read last
         self._reader = engine.reader
@@ -103,7 +113,13 @@ class Tracker:
                 found = (*found, *scene.found)
         return found
 
+    @property
+    def _is_behind(self) -> bool:
+        return self.state.behind and self.lone
+
     def _take(self, hit: Hit, said: Said, scene: _Scene) -> None:
+        if hit.rule.alone and hit.kind is not _NOISE_KIND and self._is_of_engine():
+            return
         if hit.kind is not _PROGRESS:  # that begins and ends nothing, or says so itself
             self._present = None
         match hit.kind:
@@ -112,7 +128,8 @@ class Tracker:
             case Kind.NOISE:
                 self._hear_noise(hit, scene)
             case Kind.READY:
-                self._say_ready(scene)
+                if self.lone or not hit.rule.behind:
+                    self._say_ready(scene)
             case Kind.SETTLED:
                 self._settle(hit, scene)
             case Kind.ARGUMENTS:
@@ -128,7 +145,7 @@ class Tracker:
             self._progress(rule, hit, scene)
             return
         if hit.rule.behind:
-            self.state.behind = True
+            self.state.behind, self.state.who.cores.told = True, hit.cores
         if hit.rule.each and not self._is_last_core(scene):
             return
         if rule.ranks == "once":
@@ -147,6 +164,8 @@ class Tracker:
         scene.found.append(NOISE)
         if not (hit.rule.serving or hit.rule.alone):
             return
+        if hit.rule.behind and not self.lone:
+            return
         begun = any(record.phase is not PhaseId.PROCESS for record in self.state.spans.records)
         if hit.rule.serving or not begun:
             self._say_ready(scene)  # its own word for it is not in this log
@@ -163,6 +182,11 @@ class Tracker:
         self.state.drafts = self.state.drafts or reader.drafts.search(arguments) is not None
         cores = self.state.who.cores
         cores.several = cores.several or reader.cores.search(arguments) is not None
+
+    def _is_of_engine(self) -> bool:
+        """Whether an engine speaks here, not alone what stands before several."""
+        told = any(not self._is_once(record.phase) for record in self.state.spans.records)
+        return told or bool(self.state.sizes) or not self.lone
 
     # ---- several cores ------------------------------------------------------------------------------------
 
@@ -186,16 +210,18 @@ class Tracker:
                 if core_of(cores, rank) == core:
                     state.spans.prove_over(rank, ("*",), scene.at)
             self._close_finished(scene, settled=True)
-            if find_missing(cores, state.known):
-                return False
-        if state.behind:
+        elif self._is_behind and len(cores.done) < cores.told:
+            cores.done.append(MAIN_RANK)  # one of those without a name
+        if (core is not None or self._is_behind) and find_missing(cores, state.known):
+            return False
+        if self._is_behind:
             self._say_ready(scene)
-        return not state.behind
+        return not self._is_behind
 
     def _is_done_behind(self) -> bool:
         """Workers without a core on their node are done when none of them is in a phase."""
         state = self.state
-        if not state.behind or any(state.who.cores.heard.values()):
+        if not self._is_behind or any(state.who.cores.heard.values()):
             return False
         return not any(self._held(rank) is not None for rank in state.known)
 
@@ -223,12 +249,14 @@ class Tracker:
 
     def _round_of(self, rank: Rank, phase: PhaseId, scene: _Scene) -> Role:
         """The draft's, where one is to come and the same process begins once more."""
+        if not self.state.drafts:
+            return Role.TARGET
         loader = f"{rank} {scene.process}"
         if loader not in self.state.loaders:
             self.state.loaders.append(loader)
             return Role.TARGET
         loaded = self.state.spans.has_ended(rank, phase, Role.TARGET)
-        return Role.DRAFT if self.state.drafts and loaded else Role.TARGET
+        return Role.DRAFT if loaded else Role.TARGET
 
     def _leave_other(self, phase: PhaseId, role: Role, scene: _Scene) -> None:
         """The words name whose phase begins: the rank is done with the other model's."""
@@ -333,7 +361,7 @@ class Tracker:
         for index in state.spans.open_records():
             if not state.spans.records[index].ranks:
                 self._close(index, scene)
-        if hit.rule.other_node and state.behind and len(state.settled) >= state.sizes.get(scene.member, 1):
+        if hit.rule.other_node and self._is_behind and len(state.settled) >= state.sizes.get(scene.member, 1):
             self._say_ready(scene)
 
     def _say_ready(self, scene: _Scene) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from bot.core.events import LogLine, Member
+    from bot.core.phases import TrackerState
     from bot.core.recognition import Kept
     from config.engine_file import EngineFile
 
@@ -36,7 +37,7 @@ class Turn:
         self.recognition = Recognition(state.recognition) if engine.name == AUTO else None
         self.engine = (self.recognition and self.recognition.engine) or engine
         self.state = state
-        self.tracker = Tracker(self.engine, ranks=plan.ranks, state=state.tracker)
+        self.tracker = self._track(state.tracker)
         self.suspects = Suspects(state.suspects, engine=self.engine)
         self.markers = Markers(plan.markers, state.markers)
         self.changed = False  # the present should be shown
@@ -109,9 +110,13 @@ class Turn:
         state = self.state
         self.engine, state.suspects = engine, SuspectsState()
         self._patience.clear()
-        self.tracker = Tracker(engine, ranks=self.plan.ranks, state=state.tracker)
+        self.tracker = self._track(state.tracker)
         self.suspects = Suspects(state.suspects, engine=engine)
         self.changed = True
+
+    def _track(self, state: TrackerState | None = None) -> Tracker:
+        lone = len(self.plan.members) == 1
+        return Tracker(self.engine, ranks=self.plan.ranks, lone=lone, state=state)
 
     # ---- progress and phases ------------------------------------------------------------------------------
 
@@ -169,7 +174,7 @@ class Turn:
     def forget_run(self) -> None:
         """What was read came from a run that systemd itself had begun just before the verb."""
         state = self.state
-        self.tracker = Tracker(self.engine, ranks=self.plan.ranks)
+        self.tracker = self._track()
         self.suspects = Suspects(engine=self.engine)
         state.tracker, state.suspects = self.tracker.state, self.suspects.state
         state.fall, state.proof, state.lines = None, Proof(), 0

@@ -100,6 +100,19 @@ def test_a_router_alone_is_ready_when_it_listens(crate: str) -> None:
         assert run(f"{log}{stamp}{told}\n").state == "ready"
 
 
+@pytest.mark.parametrize("told", ["Starting server on 0.0.0.0:1", "Router ready | workers: []"])
+def test_a_router_does_not_speak_for_an_engine_in_the_same_log(told: str) -> None:
+    log = "[2026-10-01 10:00:18] server_args=ServerArgs(model_path='/m', tp_size=2)\n"
+    router = ROUTER.format("smg")
+    assert run(f"{log}{router}{told}\n").state == "starting"
+    log += "[2026-10-01 10:00:19 TP0] Load weight begin. avail mem=78.00 GB\n"
+    log += f"{router}Starting router on 0.0.0.0:1\n{router}Waiting for workers\n{router}{told}\n"
+    outcome = run(log)
+    assert (outcome.state, outcome.phase) == ("starting", "weights")
+    quoted = "text='Timeout 9s waiting for workers to become healthy'"
+    assert run(f"{log}[2026-10-01 10:00:19] Received: {quoted}\n").state == "starting"
+
+
 def test_an_older_router_waits_for_its_workers() -> None:
     log = f"{OLD_ROUTER}🚧 Initializing router on 127.0.0.1:1\n{OLD_ROUTER}🚧 Initializing workers on ['http://w']\n"
     log += f"{OLD_ROUTER}Worker http://w health check is pending with error: error sending request\n"

@@ -133,6 +133,26 @@ def test_a_node_without_a_server_is_ready_when_its_cores_are_done() -> None:
     assert run(told, *alone).state == "ready"
 
 
+@pytest.mark.parametrize(
+    "heard",
+    [
+        [core(3, "Initializing a V1 LLM engine (v0.20.0) with config: x")],
+        [worker("DP3_TP0", "hello")],
+        [],  # nothing yet, but two were told
+    ],
+)
+def test_a_core_that_came_to_no_phase_yet_is_waited_for(heard: list[str]) -> None:
+    log = [HEADLESS, *heard, core(2, LOADS), core(2, LOADED), core(2, DONE)]
+    assert run(*log).state == "starting"
+    assert run(*log, core(3, DONE)).state == "ready"
+
+
+def test_cores_without_a_name_are_counted() -> None:
+    done = f"INFO 05-29 23:50:00 [core.py:77] {DONE}"
+    assert run(HEADLESS, done).state == "starting"
+    assert run(HEADLESS, done, done).state == "ready"
+
+
 def test_a_node_with_workers_alone_is_ready_when_the_last_has_its_graphs() -> None:
     head = (
         "INFO 05-29 23:49:00 [serve.py:217] Launching vLLM (v0.14.0) headless multiproc executor, with head"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.core.cores import Cores, core_of, find_missing, tell_apart, without_leaders
+from bot.core.cores import MOST_CORES, Cores, core_of, find_missing, tell_apart, without_leaders
 from bot.core.events import MAIN_RANK, Rank
 
 DP0, DP1 = Rank("DP0"), Rank("DP1")
@@ -72,9 +72,29 @@ def test_who_is_missing() -> None:
     known = (MAIN_RANK, Rank("DP0 TP0"), Rank("DP1 TP0"))
     cores.done.append(DP0)
     assert find_missing(cores, known) == {"DP1"}
-    assert find_missing(cores, known[:2]) == set()  # of the other one nothing was ever heard
+    assert find_missing(cores, known[:2]) == {"DP1"}  # it spoke, if not of a phase
     cores.done.append(DP1)
     assert find_missing(cores, known) == set()
+
+
+def test_as_many_are_missing_as_the_node_said_it_starts() -> None:
+    cores = heard(DP0)
+    cores.several, cores.told, cores.done = True, 2, [DP0]
+    assert find_missing(cores, (DP0,)) == {None}
+    cores.told = 1
+    assert find_missing(cores, (DP0,)) == set()
+
+
+def test_one_alone_is_not_waited_for_by_its_name() -> None:
+    assert find_missing(heard(DP0), (MAIN_RANK,)) == set()
+
+
+def test_names_are_remembered_up_to_a_bound() -> None:
+    cores = heard(*(Rank(f"DP{number}") for number in range(MOST_CORES + 9)))
+    assert len(cores.heard) == MOST_CORES
+    tag = Rank("TP0")
+    told = [tell_apart(cores, tag, core=None, process=str(number)) for number in range(MOST_CORES + 9)]
+    assert (len(cores.workers[tag]), told[-1]) == (MOST_CORES, tag)
 
 
 def test_a_core_that_only_its_workers_show_is_missing_too() -> None:

@@ -16,13 +16,13 @@ from bot.core.actions import (
     UploadTail,
     Verdict,
 )
-from bot.core.events import LogLine, PhaseId, Verb
+from bot.core.events import LogLine, Member, PhaseId, Verb
 from bot.core.recognition import Recognition
 from bot.core.startup import Startup, fresh_state
 from bot.core.startup_scene import current_phase, patience_now
 from bot.core.startup_turn import Turn
 from config.engine_file import load_engine
-from tests.support.startup_runs import BEGAN, MEMBER, RUNNING, Run, make_plan
+from tests.support.startup_runs import BEGAN, MEMBER, OTHER, RUNNING, Run, make_plan
 
 
 def turn_of(verb: Verb = Verb.RESTART) -> Turn:
@@ -33,6 +33,31 @@ def turn_of(verb: Verb = Verb.RESTART) -> Turn:
 
 
 LATER = BEGAN + timedelta(seconds=20)
+SHARE_DONE = [
+    ("sglang", "[2026-10-01 10:00:18] Dummy health check server started in background thread at 0.0.0.0:1"),
+    ("sglang", "2026-10-01 10:00:18  INFO smg::server: src/server.rs:794: Starting server on 0.0.0.0:1"),
+    ("vllm", "This command will now block until interrupted"),
+    (
+        "vllm",
+        (
+            "INFO 05-29 23:49:00 [serve.py:110] Launching 1 data parallel engine(s) in headless mode, with head\n"
+            "(EngineCore_DP1 pid=7) INFO 05-29 23:50:00 [core.py:77] "
+            "init engine (profile, create kv cache, warmup model) took 44.1 seconds"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("engine", "said"), SHARE_DONE)
+@pytest.mark.parametrize("members", [(MEMBER,), (MEMBER, OTHER)])
+def test_a_node_whose_share_is_done_does_not_speak_for_the_first(
+    engine: str, said: str, members: tuple[Member, ...]
+) -> None:
+    plan = make_plan(members=members, before={})
+    turn = Turn(plan, load_engine(engine), fresh_state(plan))
+    for each in said.split("\n"):
+        turn.tracker.read(LogLine(each, each), member=members[-1], at=BEGAN)
+    assert turn.tracker.state.ready is (members == (MEMBER,))
 
 
 def test_the_present_comes_first_and_only_when_it_changed() -> None:
