@@ -62,7 +62,9 @@ class Outcome:
 
     def to_text(self) -> str:
         """A summary to read."""
-        rows = [f"{self.engine}: {self.state} ({_named(self.phase, self.role)}){self._silent()}", ""]
+        served = self.state == "failed" and self.phase is PhaseId.READY
+        where = "after it was ready" if served else _named(self.phase, self.role)
+        rows = [f"{self.engine}: {self.state} ({where}){self._silent()}", ""]
         rows += [_row(record) for record in self.phases]
         if self.lagging:
             rows += ["", "behind: " + ", ".join(self.lagging)]
@@ -70,8 +72,18 @@ class Outcome:
             rows += ["", self.cause.title, *(f"  {line}" for line in self.cause.evidence), self.cause.counsel]
         if self.earlier:
             rows += ["", *_before(self.earlier)]
-        rows += ["", f"{self.lines} lines, {self.unrecognised} not recognised"]
+        rows += ["", f"{count(self.lines, 'line')}, {self.unrecognised} not recognised{self._doubt()}"]
         return "\n".join(rows)
+
+    def _doubt(self) -> str:
+        """A log of something else, or of nothing, would pass for a start that has only begun."""
+        if not self.lines:
+            return ": the log is empty, so nothing is known of a start"
+        if self.unrecognised < self.lines:
+            return ""
+        return (
+            f": nothing here is of {self.engine}, so nothing is known of a start; is it the engine's own log?"
+        )
 
     def waterfall(self) -> Waterfall | None:
         """What `--chart` draws; None where the log shows no phase."""

@@ -48,6 +48,23 @@ def test_as_text_and_as_a_picture() -> None:
     assert outcome("failed", cause=CAUSE).waterfall() is not None
 
 
+def test_what_failed_after_it_was_ready_is_not_called_ready() -> None:
+    served = replace(outcome("failed", cause=CAUSE), phase=PhaseId.READY)
+    assert served.to_text().startswith("sglang: failed (after it was ready)\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (0, "0 lines, 0 not recognised: the log is empty, so nothing is known of a start"),
+        (1, "1 line, 1 not recognised: nothing here is of sglang, so nothing is known of a start; is it the"),
+    ],
+)
+def test_a_log_of_nothing_that_is_known_is_not_passed_off_as_a_start(lines: int, told: str) -> None:
+    nothing = replace(outcome("starting"), lines=lines, unrecognised=lines)
+    assert told in nothing.to_text()
+
+
 @pytest.mark.parametrize(
     ("state", "idle", "told"),
     [
