@@ -85,11 +85,11 @@ function reference(inner, names) {
   return link(body, label);
 }
 
-/** ✅ and ❌ are drawn by the page, since not every machine has a font for them; the text stays the same. */
-const DRAWN = { "✅": "drawn yes", "❌": "drawn no" };
+/** ✅, ❌ and 🔴 are drawn by the page, since not every machine has a font for them; the text stays the same. */
+const DRAWN = { "✅": "drawn yes", "❌": "drawn no", "🔴": "drawn down" };
 
 function drawn(text) {
-  return unescape(text).split(/(✅|❌)/u).map((run) => (DRAWN[run] ? element("span", DRAWN[run], run) : run));
+  return unescape(text).split(/(✅|❌|🔴)/u).map((run) => (DRAWN[run] ? element("span", DRAWN[run], run) : run));
 }
 
 function inline(text, names, parent) {

@@ -209,10 +209,10 @@ async def test_a_thread_as_a_browser_shows_it() -> None:
         )
         for tag, text in (("b", "bold"), ("i", "italic"), ("code", "code"), ("a", "docs"), ("th", "phase")):
             assert await tab.evaluate(f"{body}.querySelector('{tag}').textContent") == text
-        await web_client(slack).chat_postMessage(channel=OPS, text="✅ healthy, ❌ failed")
-        await tab.wait_for("document.querySelectorAll('.messages .drawn').length === 2")  # no font is needed
+        await web_client(slack).chat_postMessage(channel=OPS, text="✅ healthy, ❌ failed, 🔴 down")
+        await tab.wait_for("document.querySelectorAll('.messages .drawn').length === 3")  # no font is needed
         told = "[...document.querySelectorAll('.messages .message')].at(-1).textContent"
-        assert "✅ healthy, ❌ failed" in str(await tab.evaluate(told))
+        assert "✅ healthy, ❌ failed, 🔴 down" in str(await tab.evaluate(told))
         await tab.click(".messages .thread-link")
         await tab.wait_for("document.querySelectorAll('.replies .message').length === 3")
         assert await tab.evaluate("document.querySelector('.replies pre').textContent") == HOSTILE
