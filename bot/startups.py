@@ -56,7 +56,9 @@ class Startups(Carrying):
         """Begin what a person asked for, or say why not. StoreUnavailable, Leaving: nothing was done."""
         try:
             return await self._begin_or_refuse(request)
-        except (HostError, CommandRefused) as error:
+        except HostError as error:
+            return Declined(f"No {request.verb} of {request.service} was begun. {error}")
+        except CommandRefused as error:
             return Declined(str(error))
 
     async def _begin_or_refuse(self, request: Request) -> RequestAnswer:
@@ -100,7 +102,7 @@ class Startups(Carrying):
         links = self.ground.links(request.service)
         units = await observe(links, request)
         if await costs(self.ground, request):
-            return NeedsConfirmation(f"{request.service} answers requests at present.")
+            return NeedsConfirmation("It answers requests at present.")
         if settled := await nothing_to_watch(self.ground, request, units):
             return Declined(settled)
         if held is None:

@@ -219,13 +219,16 @@ def _held(held: Held) -> str:
     by = f" by {mention(held.by)}" if held.by else ""
     doing = f", {say(held.headline, 300)}" if held.headline else ""
     where = f": {link(held.link, 'see its thread')}" if held.link else ""
-    return f"being {name_verb_done(held.verb)}{by}, {spell_duration(held.age)} ago{doing}{where}"
+    age = spell_duration(held.age)
+    when = f"for {age} so far" if held.verb is Verb.WATCH else f"{age} ago"
+    return f"being {name_verb_done(held.verb)}{by}, {when}{doing}{where}"
 
 
 def render_confirmation(request: Request, needed: NeedsConfirmation) -> Message:
     """Asks once more; the buttons carry the whole request."""
     name = request.verb.capitalize()
-    told = f"{name} {say_code(request.service)}? {say(needed.why, 600)}"
+    reason = f" The reason will be: “{say(request.reason, 300)}”." if request.reason else ""
+    told = f"{name} {say_code(request.service)}? {say(needed.why, 600)}{reason}"
     yes = button(name, "confirm", pack_request(request), style="danger")
     no = button("Cancel", "cancel", pack_subject(None, request.service))
     return make_message(told, section(told), actions(yes, no))
@@ -295,10 +298,11 @@ def _startup(view: StartupView, *, where: str) -> str:
 
 
 def _last(last: LastStartup) -> str:
-    ended = f"{_ENDED[last.verdict]} {spell_duration(last.took)}"
+    is_stop = last.verb is Verb.STOP and last.verdict is Verdict.STOPPED
+    ended = "" if is_stop else f", {_ENDED[last.verdict]} {spell_duration(last.took)}"
     by = f" by {mention(last.by)}" if last.by else ""
     where = f": {link(last.link, 'its thread')}" if last.link else ""
-    return f"Last {name_verb_done(last.verb)}{by} {spell_duration(last.age)} ago, {ended}{where}"
+    return f"Last {name_verb_done(last.verb)}{by} {spell_duration(last.age)} ago{ended}{where}"
 
 
 def render_logs_coming(service: ServiceName, amount: str) -> Message:

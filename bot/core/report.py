@@ -120,7 +120,7 @@ def make_verb_button(verb: Verb, view: StartupView) -> Element:
     """[Restart] or [Stop], with the dialogue that makes a slip of the thumb harmless."""
     title = f"{verb.capitalize()} {view.service}?"
     text = (
-        "The startup that is under way is given up, and systemd starts the service anew."
+        "systemd starts the service anew. A startup that is under way is given up."
         if verb is Verb.RESTART
         else "systemd stops the service. It stays down until someone starts it."
     )

@@ -57,5 +57,8 @@ def render_smoke(service: ServiceName, result: SmokeResult, usual: SmokeUsual) -
         told = f"✅ Smoke test of {say_code(service)} passed{f': {numbers}' if numbers else ''}."
     else:
         why = say(result.error or "no reason was given", 600).rstrip(".")
-        told = f"❌ Smoke test of {say_code(service)} not passed: {why}.{f' {numbers}.' if numbers else ''}"
+        stop = "" if why.endswith("?") else "."
+        told = (
+            f"❌ Smoke test of {say_code(service)} not passed: {why}{stop}{f' {numbers}.' if numbers else ''}"
+        )
     return make_message(told, section(told, 1_000), *answer_blocks(result))

@@ -111,14 +111,16 @@ async def test_a_watch_of_what_has_long_served_begins_nothing_and_a_start_that_w
 async def test_an_unreachable_host_is_declined_with_its_own_words() -> None:
     async with backstage() as stage:
         stage.host.show_error = GONE
-        assert await stage.startups.request(ask()) == Declined(str(GONE))
+        told = f"No restart of {SERVICE} was begun. {GONE}"
+        assert await stage.startups.request(ask()) == Declined(told)
     assert stage.diary == []
 
 
 async def test_without_the_right_to_sudo_an_order_is_declined_and_a_watch_is_not() -> None:
     async with backstage() as stage:
         refused = stage.host.sudo_error = PermissionRefused("llm-two", "llm-two: sudo says no")
-        assert await stage.startups.request(ask(confirmed=True)) == Declined(str(refused))
+        told = f"No restart of {SERVICE} was begun. {refused}"
+        assert await stage.startups.request(ask(confirmed=True)) == Declined(told)
         assert isinstance(await stage.startups.request(ask(Verb.WATCH)), Started)
 
 
@@ -126,7 +128,7 @@ async def test_without_the_right_to_sudo_an_order_is_declined_and_a_watch_is_not
 async def test_a_service_that_answers_is_taken_away_only_when_a_person_said_so(verb: Verb) -> None:
     async with backstage() as stage:
         answer = await stage.startups.request(ask(verb))
-        assert answer == NeedsConfirmation("kimi-k2.5 answers requests at present.")
+        assert answer == NeedsConfirmation("It answers requests at present.")
         assert stage.diary == []
         assert isinstance(await stage.startups.request(ask(verb, confirmed=True)), Started)
 

@@ -118,6 +118,8 @@ def test_busy_says_who_since_when_and_where() -> None:
         "<https://slack.example/p1|see its thread>. Nothing was done."
     )
     assert labels(message) == ["Restart anyway"]
+    watched = render_busy(REQUEST, Busy(replace(HELD, verb=Verb.WATCH)), may_override=True).text
+    assert "is already being watched by <@U0ALICE>, for 2m so far, weights 12/64: " in watched
     assert button_values(message)["kimi:confirm"] == {
         "o": "op1",
         "s": KIMI,
@@ -130,7 +132,10 @@ def test_busy_says_who_since_when_and_where() -> None:
 def test_a_confirmation_carries_the_request() -> None:
     message = render_confirmation(REQUEST, NeedsConfirmation("It answers requests at present."))
     assert_sendable(message)
-    assert message.text == "Restart `kimi-k2.5`? It answers requests at present."
+    told = "Restart `kimi-k2.5`? It answers requests at present."
+    assert message.text == f"{told} The reason will be: “new &lt;parser&gt;”."
+    silent = replace(REQUEST, reason="")
+    assert render_confirmation(silent, NeedsConfirmation("It answers requests at present.")).text == told
     assert labels(message) == ["Restart", "Cancel"]
     assert button_values(message)["kimi:confirm"] == {
         "s": KIMI,
@@ -164,6 +169,15 @@ LAST = LastStartup(Verb.RESTART, Verdict.HEALTHY, seconds(451), timedelta(hours=
                 "exit code 1",
                 "Last restarted by <@U0ALICE> 5h ago, healthy after 7m31s",
             ],
+        ),
+        (
+            StatusView(
+                KIMI,
+                (HostName("llm-two"),),
+                Standing.STOPPED,
+                last=replace(LAST, verb=Verb.STOP, verdict=Verdict.STOPPED),
+            ),
+            ["*kimi-k2.5* is stopped on llm-two", "Last stopped by <@U0ALICE> 5h ago"],
         ),
         (
             StatusView(KIMI, (HostName("llm-two"),), Standing.STOPPING, problem="it is deactivating."),

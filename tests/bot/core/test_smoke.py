@@ -66,6 +66,8 @@ def test_what_did_not_pass_says_why() -> None:
     message = render_smoke(KIMI, SmokeResult(passed=False, error="the <engine> hung up."), SmokeUsual())
     assert_sendable(message)
     assert "not passed: the &lt;engine&gt; hung up." in message.text
+    asked = render_smoke(KIMI, SmokeResult(passed=False, error="no answer; is it up?"), SmokeUsual())
+    assert asked.text.endswith("not passed: no answer; is it up?")
 
 
 def test_any_answer_keeps_within_slacks_limits() -> None:
