@@ -33,18 +33,16 @@ def turn_of(verb: Verb = Verb.RESTART) -> Turn:
 
 
 LATER = BEGAN + timedelta(seconds=20)
+HEADLESS = "INFO 05-29 23:49:00 [serve.py:110] Launching 1 data parallel engine(s) in headless mode"
+CORE_DONE = (
+    "(EngineCore_DP1 pid=7) INFO 05-29 23:50:00 [core.py:77] "
+    "init engine (profile, create kv cache, warmup model) took 44.1 seconds"
+)
 SHARE_DONE = [
     ("sglang", "[2026-10-01 10:00:18] Dummy health check server started in background thread at 0.0.0.0:1"),
     ("sglang", "2026-10-01 10:00:18  INFO smg::server: src/server.rs:794: Starting server on 0.0.0.0:1"),
     ("vllm", "This command will now block until interrupted"),
-    (
-        "vllm",
-        (
-            "INFO 05-29 23:49:00 [serve.py:110] Launching 1 data parallel engine(s) in headless mode, with head\n"
-            "(EngineCore_DP1 pid=7) INFO 05-29 23:50:00 [core.py:77] "
-            "init engine (profile, create kv cache, warmup model) took 44.1 seconds"
-        ),
-    ),
+    ("vllm", f"{HEADLESS}\n{CORE_DONE}"),
 ]
 
 
