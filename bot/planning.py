@@ -71,8 +71,10 @@ async def nothing_to_watch(ground: Ground, request: Request, units: Mapping[Memb
     """
     if request.verb is not Verb.WATCH or not request.by:
         return None
-    since, now = up_since(units), ground.clock.now()
-    settled = since is not None and now - since >= ground.section(request.service).stable_for
+    since, now, section = up_since(units), ground.clock.now(), ground.section(request.service)
+    # Of several members the one that answers need not be the one that started last.
+    proven = section.stable_for if len(units) == 1 else section.give_up_after
+    settled = since is not None and now - since >= proven
     if since is None or not settled or any(unit.active != "active" or unit.job for unit in units.values()):
         return None
     return None if await doubt(ground, request.service) else nothing_starts(request.service, since, now)

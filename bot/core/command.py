@@ -103,6 +103,7 @@ _FOR_ALL = frozenset({Word.STATUS, Word.INCIDENTS})  # without a service: all
 OF_INCIDENTS = frozenset({Word.INCIDENTS, Word.ACK, Word.RESOLVE})
 _CHANGES = frozenset({Word.RESTART, Word.START, Word.STOP})
 _OF_HOSTS = frozenset({Word.MUTE, Word.UNMUTE})  # also
+_OF = frozenset({"for", "of", "on"})
 _FILLERS = frozenset({"last", "lines", "line", "the", "of", "for", "since"})
 # Phones set curly quotes; people copy code marks and no-break spaces along.
 _QUOTES = str.maketrans("\u201c\u201d\u201e\u00ab\u00bb\u2018\u2019\u00a0`", '"""""\'\'  ')
@@ -224,7 +225,7 @@ def _with_incident(verb: Word, rest: list[str], place: _Place) -> Parsed:
 
 
 def _with_service(verb: Word, rest: list[str], place: _Place) -> Parsed:
-    rest = _name_first(verb, rest, place)
+    rest = _name_first(verb, _one_duration(verb, rest, place), place)
     named = _exact(_bare(rest[0]), (*place.services, *place.elsewhere)) if rest else None
     if named is not None:
         return _finish(verb, named, rest[1:])
@@ -240,6 +241,18 @@ def _with_service(verb: Word, rest: list[str], place: _Place) -> Parsed:
     return _finish(verb, place.implied, rest)
 
 
+def _one_duration(verb: Word, rest: list[str], place: _Place) -> list[str]:
+    """`1h 30m` → `1h30m`: what follows the hour must not become the reason."""
+    named = (
+        bool(rest) and _exact(_bare(rest[0]), (*place.services, *place.elsewhere, *place.hosts)) is not None
+    )
+    at = named + (len(rest) > named and _bare(rest[named]).lower() == "for")
+    if verb is not Word.MUTE or len(rest) < at + 2 or None in map(_duration, rest[at : at + 2]):
+        return rest
+    whole = _bare(rest[at]) + _bare(rest[at + 1])
+    return rest if _duration(whole) is None else [*rest[:at], whole, *rest[at + 2 :]]
+
+
 def _name_first(verb: Word, rest: list[str], place: _Place) -> list[str]:
     """`50 lines of kimi-k2.5`, `2h kimi-k2.5 reason`: a name right after the amount goes before it.
 
@@ -252,7 +265,8 @@ def _name_first(verb: Word, rest: list[str], place: _Place) -> list[str]:
     word = _bare(rest[at])
     quoted = rest[at][0] in {'"', "'"}
     if verb is Word.LOGS or _exact(word, names) is not None or (not quoted and _near(word, names)):
-        return [rest[at], *rest[:at], *rest[at + 1 :]]
+        before = rest[: at - 1] if verb is Word.MUTE and _bare(rest[at - 1]).lower() in _OF else rest[:at]
+        return [rest[at], *before, *rest[at + 1 :]]
     return rest
 
 
@@ -261,7 +275,9 @@ def _after_amount(verb: Word, rest: list[str]) -> int | None:
     words = [_bare(word).lower() for word in rest]
     if verb is Word.MUTE:
         at = 1 + (words[:1] == ["for"])
-        return at if len(words) > at and _duration(words[at - 1]) is not None else None
+        if len(words) <= at or _duration(words[at - 1]) is None:
+            return None
+        return at + 1 if words[at] in _OF and len(words) == at + 2 else at
     told = [at for at, word in enumerate(words) if word not in _FILLERS] if verb is Word.LOGS else []
     known = [_amount([words[at]]) is not None for at in told[:2]]
     return told[1] if known == [True, False] else None

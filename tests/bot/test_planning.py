@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bot.core.events import OperationId, ServiceName, UserId, Verb
+from bot.core.events import Member, OperationId, ServiceName, UserId, Verb
 from bot.core.journal import Position
 from bot.errors import CommandRefused, HostUnreachable, PermissionRefused
 from bot.planning import costs, make_plan, nothing_to_watch, observe, prepare
@@ -104,6 +104,17 @@ async def test_what_may_still_be_in_its_proof_is_starting() -> None:
             since = None if up is None else stage.clock.now() - up
             unit = replace(RUNNING, active_since=since)
             sentence = await nothing_to_watch(stage.ground, ask(Verb.WATCH), {MEMBER: unit})
+            assert (sentence is not None) is told
+
+
+async def test_of_several_members_the_last_to_start_may_still_load_while_another_answers() -> None:
+    async with backstage() as stage:
+        for up, told in ((timedelta(minutes=5), False), (timedelta(days=2), True)):
+            units = {
+                MEMBER: replace(RUNNING, active_since=stage.clock.now() - timedelta(days=9)),
+                Member("llm-three/u.service"): replace(RUNNING, active_since=stage.clock.now() - up),
+            }
+            sentence = await nothing_to_watch(stage.ground, ask(Verb.WATCH), units)
             assert (sentence is not None) is told
 
 
