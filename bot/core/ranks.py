@@ -12,6 +12,7 @@ from bot.core.events import MAIN_RANK, Member, Rank
 if TYPE_CHECKING:
     from config.engine_file import EngineFile
 
+MOST_RANKS = 4096  # with names of their own: more than any service has
 MOST_PROCESSES = 4096  # whose rank is remembered; the oldest are gone by then
 
 _NUMBER = re.compile(r"(\d+)")
@@ -102,6 +103,8 @@ def _full(memory: RankMemory, tag: Rank) -> Rank:
 
 def _owned(memory: RankMemory, rank: Rank, member: Member) -> Rank:
     """Replicas on several hosts use the same tags: only the first keeps it bare."""
+    if rank not in memory.owners and len(memory.owners) >= MOST_RANKS:
+        return MAIN_RANK
     if memory.owners.setdefault(rank, member) == member:
         return rank
     host = member.partition("/")[0]

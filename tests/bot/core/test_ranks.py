@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.core.events import MAIN_RANK, Member, Rank
-from bot.core.ranks import MOST_PROCESSES, RankMemory, Said, in_order, read_parts, read_rank
+from bot.core.ranks import MOST_PROCESSES, MOST_RANKS, RankMemory, Said, in_order, read_parts, read_rank
 from config.engine_file import load_engine
 
 ENGINE = load_engine("sglang")
@@ -98,6 +98,13 @@ def test_processes_without_end_are_not_all_remembered() -> None:
     assert len(memory.pids) == MOST_PROCESSES
     assert rank_of("no stamp", memory, 2 * MOST_PROCESSES - 1) == "TP5"
     assert rank_of("no stamp", memory, 1) == MAIN_RANK
+
+
+def test_names_without_end_are_not_all_those_of_ranks() -> None:
+    memory = RankMemory()
+    told = [rank_of(f"[{STAMP} TP{number}] hello", memory) for number in range(MOST_RANKS + 9)]
+    assert (len(memory.owners), told[0], told[-1]) == (MOST_RANKS, "TP0", MAIN_RANK)
+    assert rank_of(f"[{STAMP} TP7] hello", memory) == "TP7"
 
 
 @pytest.mark.parametrize(
