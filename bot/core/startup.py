@@ -63,7 +63,6 @@ from bot.core.events import (
     VerbUnanswered,
 )
 from bot.core.patience import Silence
-from bot.core.phases import TrackerState
 from bot.core.startup_account import account_startup, picture_startup
 from bot.core.startup_end import check_fall, fail_with, finish, order_end
 from bot.core.startup_evidence import check_ranks, check_slowness, take_sample
@@ -79,6 +78,7 @@ from bot.core.startup_turn import Turn
 from bot.core.startup_view import view_of
 from bot.core.startup_waits import check_limit, check_moved, check_silence, check_verb
 from bot.core.suspect import SuspectsState
+from bot.core.whereabouts import TrackerState
 from bot.core.words import spell_duration
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from bot.core.events import (
 )
 from bot.core.marker import Marker, MarkerState
 from bot.core.patience import Silence
-from bot.core.phases import TrackerState
 from bot.core.recognition import RecognitionState
 from bot.core.setup import Setup
 from bot.core.suspect import SuspectsState
 from bot.core.trace import Trace
+from bot.core.whereabouts import TrackerState
 
 
 @dataclass(frozen=True, slots=True)
