@@ -163,6 +163,11 @@ def test_a_node_with_workers_alone_is_ready_when_the_last_has_its_graphs() -> No
     assert run(*log, worker("TP2", GRAPHS), worker("TP3", GRAPHS)).state == "starting"
 
 
+def test_workers_do_not_speak_for_cores_that_were_told() -> None:
+    log = [HEADLESS, worker("TP0", LOADS), worker("TP0", LOADED), worker("TP0", GRAPHS)]
+    assert run(*log).state == "starting"
+
+
 def test_a_node_of_ray_has_joined() -> None:
     worker_node = [
         "Local node IP: 10.0.0.2",
