@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from bot.core.events import LogLine, Member
-    from bot.core.phases import TrackerState
     from bot.core.recognition import Kept
+    from bot.core.whereabouts import TrackerState
     from config.engine_file import EngineFile
 
 
