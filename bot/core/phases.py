@@ -100,16 +100,20 @@ class Tracker:
                 self._hear_noise(hit, teller)
             case Kind.READY:
                 if self.lone or not hit.rule.behind:
+                    self.state.fronted = hit.rule.alone and (self.state.fronted or not self.state.ready)
                     self._say_ready(teller)
             case Kind.SETTLED:
                 self._settle(hit, teller)
             case Kind.ARGUMENTS:
+                self._hear_engine()
                 self._learn(said.text, teller)
             case Kind.BEGIN | Kind.END | Kind.PROGRESS:
                 self._move(hit, teller)
 
     def _move(self, hit: Hit, teller: Teller) -> None:
         rule = hit.phase
+        if rule is not None and rule.ranks != "once":
+            self._hear_engine()
         if rule is None or (self.state.ready and PhaseId(rule.id) is not PhaseId.STOPPING):
             return
         if hit.kind is Kind.PROGRESS:
@@ -153,6 +157,12 @@ class Tracker:
         self.state.drafts = self.state.drafts or reader.drafts.search(arguments) is not None
         cores = self.state.who.cores
         cores.several = cores.several or reader.cores.search(arguments) is not None
+
+    def _hear_engine(self) -> None:
+        """An engine starts in the same log: what stands before it did not speak for it."""
+        if self.state.fronted:
+            self.state.ready = self.state.fronted = False
+            self._where.moved()
 
     def _is_of_engine(self) -> bool:
         """Whether an engine speaks here, not alone what stands before several."""

@@ -35,6 +35,7 @@ class TrackerState:
     no_graphs: bool = False
     drafts: bool = False  # a draft model will be loaded too
     ready: bool = False
+    fronted: bool = False  # that was said by what stands before engines
     unrecognised: int = 0
 
 

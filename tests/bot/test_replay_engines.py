@@ -113,6 +113,14 @@ def test_a_router_does_not_speak_for_an_engine_in_the_same_log(told: str) -> Non
     assert run(f"{log}[2026-10-01 10:00:19] Received: {quoted}\n").state == "starting"
 
 
+def test_an_engine_that_starts_behind_its_router_is_starting() -> None:
+    log = f"{ROUTER.format('smg')}Starting server on 0.0.0.0:1\n"
+    log += "[2026-10-01 10:00:19 TP0] Load weight begin. avail mem=78.00 GB\n"
+    outcome = run(log)
+    assert (outcome.state, outcome.phase) == ("starting", "weights")
+    assert run(f"{log}[2026-10-01 10:00:29] The server is fired up and ready to roll!\n").state == "ready"
+
+
 def test_an_older_router_waits_for_its_workers() -> None:
     log = f"{OLD_ROUTER}🚧 Initializing router on 127.0.0.1:1\n{OLD_ROUTER}🚧 Initializing workers on ['http://w']\n"
     log += f"{OLD_ROUTER}Worker http://w health check is pending with error: error sending request\n"
