@@ -112,6 +112,8 @@ _STANDING: dict[Standing, str] = {
     Standing.BROKEN: "down",
     Standing.UNSEEN: "out of sight",
 }
+# Of what is told to be down: a dead engine may answer, and amid a crash loop a unit is up most of the time.
+_LESS = {Standing.SERVING: Standing.UNPROVEN, Standing.UNPROVEN: Standing.BROKEN}
 _ENDED: dict[Verdict, str] = {
     Verdict.HEALTHY: f"{Searched.HEALTHY} after",
     Verdict.FAILED: f"{Searched.FAILED} after",
@@ -258,8 +260,8 @@ def _status(view: StatusView) -> list[str]:
         return [_startup(view.startup, where=where), *_more(view, told=True)]
     up = f" · up {spell_duration(view.uptime)}" if view.uptime is not None else ""
     standing = view.standing
-    if standing is Standing.SERVING and view.outage is not None and view.outage.is_down:
-        standing = Standing.UNPROVEN  # a dead engine may answer a quick look: its incident knows more
+    if view.outage is not None and view.outage.is_down:  # its incident knows more than a quick look
+        standing = _LESS.get(standing, standing)
     serves = view.model is not None and standing is Standing.SERVING
     model = f" · serves {say_code(view.model or '')}" if serves else ""
     headline = f"{say_name(view.service)} is {_STANDING[standing]} on {where}{up}{model}"

@@ -126,14 +126,14 @@ def tell_causes(cause: str, first: str) -> str:
 
 
 def tell_attempt(attempt: Attempt, same: int) -> str:
-    """`attempt 4 died in weights after 3m: out of GPU memory`; `, each died`, where those before did too."""
-    each = ", each" if same > 1 else ""
+    """`attempt 4 died in weights after 3m: out of GPU memory`; or the same way, as those before."""
     read = attempt.read
     lasted = attempt.lasted or (read.lasted if read is not None else None)
     after = f" after {spell_duration(lasted)}" if lasted is not None else ""
     where = f" in {label_phase(read.phase, read.role)}" if read is not None and read.phase is not None else ""
     why = f": {tell_run(read)}" if read is not None and read.is_known else ""
-    return f"attempt {attempt.number}{each} died{where}{after}{why}"
+    again = f" the same way{',' if where or after else ''}" if same > 1 else ""
+    return f"attempt {attempt.number} died{again}{where}{after}{why}"
 
 
 def _tell_start(reply: StartLinked | StartsTold | StartOverTold) -> str:

@@ -134,7 +134,7 @@ async def test_a_crash_loop_is_one_incident_that_counts() -> None:
     async with night("loops-at-3am", speed=20) as found:
         root = await found.outage()
         found.soon(root, said_at(found, DEAD), allowed=AT_ONCE)
-        await found.practice.reply(root, "each died in weights", within=WITHIN)
+        await found.practice.reply(root, "died the same way, in weights", within=WITHIN)
         assert len(found.outages()) == 1
         assert len(found.starts()) <= 1
         assert found.loud(root) <= 2

@@ -343,3 +343,5 @@ def test_a_status_does_not_call_healthy_what_its_incident_tells_to_be_down() -> 
     told = render_status([replace(serving, outage=outage, last=None)]).text
     assert "healthy" not in told
     assert "is up, but it does not answer as it should on " in told
+    looping = replace(serving, standing=Standing.UNPROVEN, outage=outage, last=None)
+    assert render_status([looping]).text.startswith("*kimi-k2.5* is down on ")

@@ -82,7 +82,7 @@ REPLIES: list[tuple[IncidentReply, str]] = [
     (RunTold(READ), "The last 2 lines of that run:"),
     (RunTold(replace(READ, cause="")), "Process died by SIGSEGV. No line of its log says why."),
     (ChangesTold(Changed(("+ --flag",))), "Changed since the last good start: `+ --flag`."),
-    (AttemptTold(ATTEMPT, 3), "Attempt 4, each died in weights after 3m: Out of GPU memory (TP3)."),
+    (AttemptTold(ATTEMPT, 3), "Attempt 4 died the same way, in weights after 3m: Out of GPU memory (TP3)."),
     (StartLinked(Verb.RESTART, BOB, None, LINK), f"<@U0BOB> is restarting it: see <{LINK}|its thread>."),
     (
         StartLinked(Verb.WATCH, None, How.BOOT, None),

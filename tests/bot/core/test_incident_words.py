@@ -58,7 +58,7 @@ REPLIES: dict[str, IncidentReply] = {
     "the log before it: no line of it says why": RunTold(RunRead()),
     "changed since the last good start: + --flag": ChangesTold(Changed(("+ --flag",))),
     "attempt 4 died in weights after 3m: out of GPU memory (TP3)": AttemptTold(ATTEMPT),
-    "attempt 4, each died in weights after 3m: out of GPU memory (TP3)": AttemptTold(ATTEMPT, 3),
+    "attempt 4 died the same way, in weights after 3m: out of GPU memory (TP3)": AttemptTold(ATTEMPT, 3),
     "it was started again by systemd itself": StartLinked(Verb.WATCH, None, How.SYSTEMD, None),
     "restarted": StartLinked(Verb.RESTART, BOB, None, None),
     "that start came through after 3m": StartOverTold(Verdict.HEALTHY, MINUTES, None, None),
@@ -126,6 +126,7 @@ def test_of_many_names_the_rest_is_counted() -> None:
 
 def test_an_attempt_of_which_nothing_is_known() -> None:
     assert tell_attempt(Attempt(1, MEMBER, InvocationId("b" * 32), BEGAN), 1) == "attempt 1 died"
+    assert tell_attempt(Attempt(2, MEMBER, InvocationId("b" * 32), BEGAN), 2) == "attempt 2 died the same way"
 
 
 def test_the_rank_is_named_once() -> None:
