@@ -372,7 +372,7 @@ class Courses(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 1900, 7200]), rounds=st.sampled_from([0, 0, 1, 20]))
     def nobody_watches_for_a_while(self, seconds: int, rounds: int) -> None:
-        """It left the configuration and came back; what its watches are told of that may come a little late."""
+        """It left the configuration and came back; its watches may be told a little late."""
         self.now += timedelta(seconds=1)
         for story in self.stories.values():
             self.follow(story, story.tell(WatchEnded("the configuration no longer names it"), self.now))
