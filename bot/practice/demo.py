@@ -73,7 +73,7 @@ class Demo:
     async def _stay(self, workspace: PracticeWorkspace) -> int:
         self.show(_invite(workspace.slack.url, self.scenario))
         stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await stop.wait()
         return HEALTHY

@@ -11,8 +11,12 @@ import shutil
 import signal
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bot.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SERVERS = ("redis-server", "valkey-server")
 _START_SECONDS = 15.0
@@ -56,7 +60,8 @@ class EmbeddedRedis:
         # A socket path holds 107 bytes at most: it lives in a short folder of its own.
         self._sockets = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="kimi-redis-"))
         address = self._sockets / "redis.sock"
-        self._process = await asyncio.create_subprocess_exec(server, *self._arguments(address))
+        with _deaf_to_interrupts():
+            self._process = await asyncio.create_subprocess_exec(server, *self._arguments(address))
         try:
             await self._until_answering(address)
         except BaseException:
@@ -125,6 +130,16 @@ async def _answers(address: Path) -> bool:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """What is begun amid it never hears Ctrl-C, which a whole terminal gets: the bot ends it last."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

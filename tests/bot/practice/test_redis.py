@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
 from bot.errors import StoreUnavailable
 from bot.practice.redis import EmbeddedRedis, find_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def test_data_outlives_the_server(tmp_path: Path) -> None:
@@ -28,6 +25,24 @@ async def test_data_outlives_the_server(tmp_path: Path) -> None:
         assert await client.get("kimi:x") == b"1"
         assert (await client.config_get("appendonly"))["appendonly"] == "yes"
     await again.stop()
+
+
+async def test_an_interrupt_does_not_end_the_server_before_the_bot_does(tmp_path: Path) -> None:
+    redis = EmbeddedRedis(tmp_path)
+    url = await redis.start()
+    assert redis.pid is not None
+    os.kill(redis.pid, signal.SIGINT)
+    async with Redis.from_url(url) as client:
+        for _ in range(10):
+            assert (await client.config_get("appendonly"))["appendonly"] == "yes"
+    assert _blocks(redis.pid, signal.SIGINT)
+    await redis.stop()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def _blocks(pid: int, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.partition("SigBlk:\t")[2].split()[0], 16) & 1 << (number - 1))
 
 
 async def test_the_server_of_a_killed_run_gives_way(tmp_path: Path) -> None:
