@@ -164,9 +164,12 @@ class Bot:
         return []
 
     def has_logged(self, event: str) -> bool:
+        return self.times_logged(event) > 0
+
+    def times_logged(self, event: str) -> int:
         with contextlib.suppress(FileNotFoundError):
-            return f'"event": "{event}"' in self.order.log.read_text()
-        return False
+            return self.order.log.read_text().count(f'"event": "{event}"')
+        return 0
 
     def is_stopped(self) -> bool:
         """Whether it lies still by SIGSTOP."""
@@ -261,6 +264,15 @@ class Stage:
     def root_text(self) -> str:
         return self.roots()[0].plain
 
+    def told_too_often(self, words: list[str]) -> list[str]:
+        """Of what comes after a death alone, what came more often than once for each.
+
+        On a busy machine one that lives may lose its lease too, and what it has is taken up once more.
+        """
+        deaths = max(1, sum(bot.times_logged("operation_adopted") for bot in self.bots))
+        room = {RESUMED: deaths}
+        return [word for word, times in Counter(words).items() if times > room.get(word, 1)]
+
     def orders(self) -> list[str]:
         """What systemd was told, in order."""
         return self.workspace.host.orders
@@ -275,8 +287,9 @@ def kind_of(message: PostedMessage) -> str:
     return re.split(r" (?:in|after) |\d|[(:;.]", message.plain.strip())[0].strip()
 
 
-# What may come beside the usual: once each, and only after a death.
-AFTER_A_DEATH = ("*resumed*", "The restart went out")
+# What may come beside the usual, and only after a death.
+RESUMED = "*resumed*"
+AFTER_A_DEATH = (RESUMED, "The restart went out")
 
 
 async def compare(stage: Stage, usual: list[str]) -> list[str]:
@@ -290,7 +303,7 @@ async def compare(stage: Stage, usual: list[str]) -> list[str]:
         "missing": (list((Counter(usual) - Counter(told)).elements()), []),
         "too much": (list((Counter(told) - Counter(usual)).elements()), []),
         "in order": ([word for word in told if word in usual], [word for word in usual if word in told]),
-        "told once": (max(Counter(excused).values(), default=1), 1),
+        "too often": (stage.told_too_often(excused), []),
         "parked": (await stage.store.parked(), []),
         "set aside": (await stage.store.unreadable(), []),
         "open": (await stage.store.open_operations(), []),

@@ -159,7 +159,7 @@ class Outage:
             "starts": (started, usual[1:]),
             "start": ([word for start in started for word in start if "healthy" in word], HEALTHY),
             "doubles": (self.doubles(), []),
-            "told once": (max(Counter(excused).values(), default=1), 1),
+            "too often": (self.stage.told_too_often(excused), []),
             "incidents": (len(incidents), 1),
             "the start": (closed.verdict, "healthy"),
             "orders": (self.stage.orders(), []),
