@@ -20,7 +20,7 @@ demo: install
 	$(BIN)/kimi-bot demo --say "restart kimi-k2.5 new tool-call parser"
 
 test: install
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder tests/whole tests/bot tests/config tests/handlers tests/support tests
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder tests/whole tests/bot tests/config tests/handlers tests/support tests/test_*.py
 
 # Boots a Debian with systemd in a container: needs root, Debian packages and a few minutes the first time.
 test-systemd: install

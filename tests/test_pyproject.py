@@ -1,7 +1,8 @@
-"""The import contracts: a new module is in them, or it would stand outside of every rule."""
+"""The import contracts and `make test`: what is new is in them, or it would stand outside of every rule."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -43,3 +44,13 @@ def test_who_may_not_is_forbidden_to(begin: str, but: set[str]) -> None:
     bound = set(contract(begin)["source_modules"])
     assert parts() - ANYWHERE - but - bound == set()
     assert not bound & but
+
+
+def test_make_test_runs_all_tests_in_the_order_it_names() -> None:
+    """Of paths that overlap pytest takes the widest alone, and the longest tests would begin last."""
+    recipe = re.search(r"^test: .*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    named = [word for word in recipe[1].split() if word.startswith("tests")]
+    folders = {f"tests/{each.parent.name}" for each in (ROOT / "tests").glob("*/__init__.py")}
+    assert sorted(named) == sorted({*folders, "tests/test_*.py"} - {"tests/systemd"})
+    assert named[0] == "tests/whole"
