@@ -69,7 +69,8 @@ class Outcome:
         if self.lagging:
             rows += ["", "behind: " + ", ".join(self.lagging)]
         if self.cause is not None:
-            rows += ["", self.cause.title, *(f"  {line}" for line in self.cause.evidence), self.cause.counsel]
+            rows += ["", self.cause.title, *(f"  {line}" for line in self.cause.evidence)]
+            rows += _counsel(self.cause)
         if self.earlier:
             rows += ["", *_before(self.earlier)]
         rows += ["", f"{count(self.lines, 'line')}, {self.unrecognised} not recognised{self._doubt()}"]
@@ -114,6 +115,13 @@ class Outcome:
         if not self.idle or self.state not in {"starting", "stalled"}:
             return ""
         return f", silent for {spell_duration(self.idle)}"
+
+
+def _counsel(cause: Cause) -> list[str]:
+    """What it means and what to try, as a thread says it."""
+    advice = f"Try: {cause.advice}" if cause.advice else ""
+    also = f"Another failure, apart from it: {cause.also}." if cause.also else ""
+    return [row for row in (cause.means, advice, also) if row]
 
 
 def _before(earlier: tuple[str, ...]) -> list[str]:

@@ -45,6 +45,11 @@ def test_as_text_and_as_a_picture() -> None:
     assert "sglang: failed (server)" in text
     assert "The port is taken" in text
     assert "7 lines, 1 not recognised" in text
+    assert "\n  x: in use\nTry: End it.\n" in text
+    more = replace(CAUSE, means="Another process listens there.", also="TP5: OSError: y")
+    assert "\nAnother process listens there.\nTry: End it.\nAnother failure, apart from it: TP5" in (
+        outcome("failed", cause=more).to_text()
+    )
     assert outcome("failed", cause=CAUSE).waterfall() is not None
 
 
