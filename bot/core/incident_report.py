@@ -252,7 +252,7 @@ def _end(reply: EndTold, view: IncidentView) -> Message:
     cause = (section(f"Cause: {say(reply.cause, 700)}"),) if reply.cause else ()
     export = f"The timeline is below; later: `incidents export {short_id(view.incident)}`"
     if reply.ending is Ending.RECOVERED:  # shown in the channel too, where nothing more is said of it
-        export += " · how it is by now stands in the thread's first message"
+        export += " · this thread's first message shows the present"
     return _line(told, *cause, context(export))
 
 

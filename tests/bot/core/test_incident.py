@@ -201,7 +201,7 @@ def test_of_what_is_over_and_goes_down_again_each_place_tells_the_truth_at_each_
     assert "<@U0BOB> was on it" in _root(case)
     [end] = _in_channel(case)
     assert "*resolved*" in end
-    assert "how it is by now stands in the thread's first message" in end
+    assert "this thread's first message shows the present" in end
     killed = Sign(SignKind.PROCESS, case.now + timedelta(minutes=5), "process died by SIGKILL", MEMBER)
     case.tell(DownAgain(killed.at, killed, Severity.DOWN), after=300)
     root = _root(case)
