@@ -152,6 +152,8 @@ def test_another_process_on_the_gpu_is_named_and_the_engines_own_is_not() -> Non
     assert name(line).advice.startswith("See first what process 88123 is")
     alone = name(f"{LINES['gpu-out-of-memory']} {own}")
     assert "process" not in alone.counsel
+    assert "While weights load, they are too large" in alone.means
+    assert "Weights that do not fit want more GPUs" in alone.advice
     small = name(f"{LINES['gpu-out-of-memory']} Process 7 has 498.00 MiB memory in use. {own}")
     assert small.counsel == alone.counsel
 
