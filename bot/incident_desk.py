@@ -23,7 +23,15 @@ from bot.core.incident_answers import (
 )
 from bot.core.incident_events import Acknowledged, ResolvedByHand
 from bot.core.incident_state import IncidentId, Severity, Sign, short_id
-from bot.core.incident_view import cause_of, downtime_of, first_read, present_cause, present_read, was_hidden
+from bot.core.incident_view import (
+    cause_of,
+    downtime_of,
+    first_read,
+    present_cause,
+    present_read,
+    times_of,
+    was_hidden,
+)
 from bot.core.request import Outage, operation_of
 from bot.incident_ledger import PLAN, STATE
 from bot.incident_messages import export_letter
@@ -155,6 +163,7 @@ class Desk(Mutes):
             link=address.permalink if address is not None else None,
             hidden=was_hidden(plan, state),
             read=present_read(state) or first_read(state),
+            last_healthy=plan.last_healthy if plan.service is None and times_of(plan, state) == 1 else None,
         )
 
     async def outage_of(self, service: ServiceName) -> Outage | None:
@@ -164,9 +173,15 @@ class Desk(Mutes):
         if row is None:
             return None
         age = self.ground.clock.now() - row.began
-        is_down = row.severity is Severity.DOWN
         return Outage(
-            short_id(row.incident), row.cause, age, row.acked_by, row.link, is_down=is_down, read=row.read
+            short_id(row.incident),
+            row.cause,
+            age,
+            row.acked_by,
+            row.link,
+            is_down=row.severity is Severity.DOWN,
+            read=row.read,
+            last_healthy=row.last_healthy,
         )
 
     async def export(

@@ -11,7 +11,7 @@ from bot.core.actions import Verdict
 from bot.core.events import HostName, Member, ProbeAnswer, ServiceName, UnitState
 from bot.core.request import Held, LastStartup, Standing, StatusView
 from bot.core.words import end_sentence
-from bot.errors import HostError
+from bot.errors import HostError, HostUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bot.ground import Ground
     from bot.sources import Link
 
+_UNIT_WITHIN = 4.0  # real seconds for a host; a connection that is being made goes on for others
 _HEALTH_WITHIN = 8.0  # real seconds: /health generates a token, and a person waits
 _OK = 200
 _UP = frozenset({"active", "reloading", "refreshing"})
@@ -72,7 +73,17 @@ async def describe(ground: Ground, holder: Holder) -> Held:
 
 
 async def _observe(links: list[Link]) -> list[UnitState]:
-    return list(await asyncio.gather(*(link.host.show(link.unit, scope=link.scope) for link in links)))
+    return list(await asyncio.gather(*(_show(link) for link in links)))
+
+
+async def _show(link: Link) -> UnitState:
+    """A host that is gone is known only after the whole time-out of a connection: too long for a person."""
+    try:
+        async with asyncio.timeout(_UNIT_WITHIN):
+            return await link.host.show(link.unit, scope=link.scope)
+    except TimeoutError as error:
+        name = link.host.name
+        raise HostUnreachable(name, f"{name} has not answered for {_UNIT_WITHIN:g}s.") from error
 
 
 async def _judge(
@@ -144,6 +155,7 @@ async def _last(ground: Ground, service: ServiceName) -> LastStartup | None:
         age=ground.clock.now() - past.closed,
         by=past.by,
         link=address.permalink if address else past.link,
+        failure=read_account(past).failure,
     )
 
 

@@ -31,6 +31,7 @@ from bot.core.command import Word
 from bot.core.events import Verb
 from bot.core.incident_answers import say_outage
 from bot.core.incident_words import say_when
+from bot.core.picture import say_where
 from bot.core.request import Standing
 from bot.core.words import (
     Searched,
@@ -203,7 +204,7 @@ def render_started(request: Request, answer: Started, *, channel: str) -> Messag
 def render_busy(request: Request, busy: Busy, *, may_override: bool) -> Message:
     """Who has it, since when, and where to read on; operators may insist."""
     held = busy.held
-    told = f"{say_code(request.service)} is already {_held(held)}. Nothing was done."
+    told = f"{say_code(request.service)} is already {say_held(held)}. Nothing was done."
     blocks: list[Block] = [section(told)]
     if may_override and request.verb is not Verb.WATCH:
         name = request.verb.capitalize()
@@ -216,7 +217,7 @@ def render_busy(request: Request, busy: Busy, *, may_override: bool) -> Message:
     return make_message(told, *blocks)
 
 
-def _held(held: Held) -> str:
+def say_held(held: Held) -> str:
     """`being restarted by @alice, 2m ago, in weights 12/64: <thread>`."""
     by = f" by {mention(held.by)}" if held.by else ""
     doing = f", {say(held.headline, 300)}" if held.headline else ""
@@ -275,14 +276,14 @@ def _more(view: StatusView, *, told: bool) -> list[str]:
         lines.append(say(view.problem, 400))
     if view.held is not None:
         held = replace(view.held, headline="") if told else view.held
-        lines.append(f"It is {_held(held)}")
+        lines.append(f"It is {say_held(held)}")
     if view.outage is not None:
         lines.append(say_outage(view.outage))
     if view.muted is not None:
         host = f", with its host {say_code(view.muted_with)}" if view.muted_with is not None else ""
         lines.append(f"Muted until {say_when(view.muted)}{host}")
     if view.last is not None:
-        lines.append(_last(view.last))
+        lines += [_last(view.last), *_last_failure(view)]
     return lines
 
 
@@ -305,6 +306,18 @@ def _last(last: LastStartup) -> str:
     by = f" by {mention(last.by)}" if last.by else ""
     where = f": {link(last.link, 'its thread')}" if last.link else ""
     return f"Last {name_verb_done(last.verb)}{by} {spell_duration(last.age)} ago{ended}{where}"
+
+
+def _last_failure(view: StatusView) -> list[str]:
+    """One line; `why` tells the rest."""
+    if view.last is None or view.last.verdict is not Verdict.FAILED:
+        return []
+    failure, more = view.last.failure, say_code(f"/kimi why {view.service}")
+    if failure is None or not failure.cause:
+        return [f"Why: {more}"]
+    cause = say(failure.cause, 200).removesuffix(".")
+    what = "stop" if view.last.verb is Verb.STOP else "start"
+    return [f"That {what} {Searched.FAILED} {say_where(failure.phase, failure.role)}: {cause} · {more}"]
 
 
 def render_logs_coming(service: ServiceName, amount: str) -> Message:

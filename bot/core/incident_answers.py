@@ -24,7 +24,7 @@ from bot.core.blocks import (
 )
 from bot.core.events import HostName, ServiceName, UserId
 from bot.core.incident_state import IncidentId, RunRead, Severity, short_id
-from bot.core.incident_words import say_when, tell_state
+from bot.core.incident_words import say_clock, say_when, tell_state
 from bot.core.words import count, join_names, spell_duration
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class IncidentRow:
     link: str | None = None  # to its thread
     hidden: bool = False  # a host that was there all the time, and told nothing
     read: RunRead | None = None  # the log that says why
+    last_healthy: datetime | None = None  # of a host that is gone for the first time
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,9 @@ def say_outage(outage: Outage) -> str:
     """`Incident 3f9a2c11, open for 13m: process died by SIGSEGV · nobody is on it yet: <thread>`."""
     who = f"{mention(outage.acked_by)} is on it" if outage.acked_by is not None else "nobody is on it yet"
     where = f": {link(outage.link, 'its thread')}" if outage.link else ""
+    last = f" · last good check {say_clock(outage.last_healthy)}" if outage.last_healthy is not None else ""
     told = tell_outage(outage)
-    return f"{say(told[:1].upper() + told[1:], 400)} · {who}{where}"
+    return f"{say(told[:1].upper() + told[1:], 400)}{last} · {who}{where}"
 
 
 def tell_outage(outage: Outage) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
+from bot.core.account import Failure
 from bot.core.actions import StartupView, Verdict
 from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
 from bot.core.incident_state import RunRead
@@ -111,6 +112,7 @@ class LastStartup:
     age: timedelta  # since its end
     by: UserId | None = None
     link: str | None = None
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class Outage:
     link: str | None = None  # to its thread
     is_down: bool = False
     read: RunRead | None = None
+    last_healthy: datetime | None = None  # of a host that is gone
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from bot.clients.store_watches import Watched, Watches, lease_name
@@ -73,9 +73,11 @@ async def test_the_list_tells_what_is_open_and_what_is_muted(redis_url: str) -> 
 
 async def test_what_is_asked_of_a_service_concerns_its_host_that_is_gone(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
-        plan, desk = await begin_on(room, HOST), Desk(room.ground)
+        seen = datetime.now(UTC)
+        plan, desk = await begin_on(room, HOST, last_healthy=seen), Desk(room.ground)
         outage = await desk.outage_of(SERVICE)
         assert outage is not None
+        assert outage.last_healthy == seen
         assert outage.incident == plan.incident[:8]
         told, outcome = await desk.resolve(SERVICE, None, by=ALICE, token="t1")
         assert outcome is Outcome.NOTHING

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from bot.baselines import ACCOUNT
+from bot.core.account import Account, Failure
 from bot.core.actions import Verdict
-from bot.core.events import HostName, ProbeAnswer, UnitName, UnitState, Verb
+from bot.core.events import HostName, PhaseId, ProbeAnswer, Role, UnitName, UnitState, Verb
 from bot.core.request import Standing
 from bot.errors import HostUnreachable, StoreUnavailable
 from bot.standing import doubt_answer, look
@@ -116,6 +118,15 @@ async def test_a_host_that_cannot_be_seen_says_why() -> None:
     assert (view.standing, view.problem) == (Standing.UNSEEN, str(GONE))
 
 
+async def test_a_person_does_not_wait_for_a_host_that_is_gone() -> None:
+    async with backstage() as stage:
+        stage.host.gate.clear()
+        began = asyncio.get_running_loop().time()
+        view = await see(stage)
+        assert asyncio.get_running_loop().time() - began < 4.5
+    assert (view.standing, view.problem) == (Standing.UNSEEN, "llm-two has not answered for 4s.")
+
+
 async def test_a_start_under_way_is_a_start_even_where_the_host_cannot_be_seen() -> None:
     async with backstage() as stage:
         stage.probe.answer = ProbeAnswer(error="connection refused")
@@ -173,6 +184,19 @@ async def test_how_the_last_operation_ended() -> None:
         None,
     )
     assert timedelta(hours=1) <= last.age < timedelta(hours=1, seconds=5)
+
+
+async def test_why_the_last_operation_failed() -> None:
+    failure = Failure("Out of GPU memory", PhaseId.WEIGHTS, Role.TARGET)
+    account = ACCOUNT.dump_json(Account(failure=failure)).decode()
+    async with backstage() as stage:
+        now = stage.clock.now()
+        stage.store.operations["op1"] = make_operation(
+            began=now, closed=now, verdict="failed", account=account
+        )
+        last = (await see(stage)).last
+    assert last is not None
+    assert last.failure == failure
 
 
 async def test_it_took_as_long_as_its_thread_said() -> None:

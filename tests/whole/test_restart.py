@@ -162,6 +162,10 @@ async def test_history_and_why_tell_of_what_was_lived_through() -> None:
         assert re.search(r"went wrong after .+ while loading weights", why)
         assert re.search(r"(?i)out of (GPU )?memory", why)
         assert "failed" not in why
+        status = await practice.ask("status")
+        assert re.search(
+            r"(?i)That start failed in weights: out of GPU memory.* · `/kimi why kimi-k2.5`", status
+        )
         before = len(practice.slack.files)
         assert "failed" in await practice.ask("history")
         await practice.until(lambda slack: len(slack.files) > before)

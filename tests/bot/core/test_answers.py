@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.core.access import Denial, Denied
+from bot.core.account import Failure
 from bot.core.actions import Pace, Progress, Verdict
 from bot.core.answers import (
     REDIS_GONE,
@@ -30,7 +31,7 @@ from bot.core.answers import (
     render_status,
 )
 from bot.core.command import Word
-from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId, Verb
+from bot.core.events import ChannelId, HostName, OperationId, PhaseId, Role, ServiceName, UserId, Verb
 from bot.core.request import (
     Busy,
     Held,
@@ -198,6 +199,23 @@ def test_status_of_one(view: StatusView, lines: list[str]) -> None:
     assert message.text.split("\n") == lines
 
 
+def test_status_tells_why_the_last_start_failed_and_where_to_read_on() -> None:
+    failure = Failure("Out of GPU memory: 2.00 GiB more were wanted.", PhaseId.WEIGHTS, Role.TARGET)
+    last = replace(LAST, verdict=Verdict.FAILED, link="https://slack.example/p1", failure=failure)
+    down = replace(STATUS, standing=Standing.BROKEN, uptime=None, last=last)
+    message = render_status([down])
+    assert_sendable(message)
+    assert message.text.split("\n")[1:] == [
+        "Last restarted by <@U0ALICE> 5h ago, failed after 7m31s: <https://slack.example/p1|its thread>",
+        "That start failed in weights: Out of GPU memory: 2.00 GiB more were wanted · `/kimi why kimi-k2.5`",
+    ]
+    stopped = render_status([replace(down, last=replace(last, verb=Verb.STOP))]).text
+    assert "That stop failed in weights: " in stopped
+    unknown = render_status([replace(down, last=replace(last, failure=None))]).text
+    assert unknown.endswith("\nWhy: `/kimi why kimi-k2.5`")
+    assert "why" not in render_status([replace(down, last=replace(last, verdict=Verdict.HEALTHY))]).text
+
+
 def test_status_of_many_stays_sendable() -> None:
     many = [StatusView(ServiceName(f"s{n}"), (), Standing.STOPPED) for n in range(60)]
     message = render_status(many)
@@ -332,6 +350,10 @@ def test_a_status_tells_of_the_open_incident_and_of_a_mute() -> None:
     ) in told
     acked = render_status([replace(STATUS, outage=replace(outage, acked_by=UserId("U0BOB"), link=None))]).text
     assert acked.endswith("<@U0BOB> is on it")
+    gone = replace(outage, last_healthy=datetime(2026, 5, 29, tzinfo=UTC))
+    told = render_status([replace(STATUS, outage=gone)]).text
+    assert "|00:00:00 UTC> · nobody is on it yet" in told
+    assert "SIGSEGV · last good check <!date^" in told
 
 
 def test_a_status_does_not_call_healthy_what_its_incident_tells_to_be_down() -> None:
