@@ -20,10 +20,12 @@ from bot.ground import Ground
 from bot.messages import answer_root, name_file
 from bot.pictures import history_letter
 from bot.running import PLAN, STATE
+from bot.standing import describe
 
 if TYPE_CHECKING:
     from bot.clients.records import Operation, Past
     from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
+    from bot.core.request import Held
     from config.engine_file import EngineFile
 
 log = structlog.get_logger()
@@ -44,7 +46,12 @@ class Accounts:
         starts = [each for each in closed if each.verb is not Verb.STOP and each.verdict is not None]
         usual = await read_usual(self.ground.store, service)
         told = [await self._tell(service, each) for each in starts[:_SHOWN]]
-        return HistoryView(service, tuple(told), usual=usual.whole, now=self.ground.clock.now())
+        now, held = self.ground.clock.now(), await self._start_under_way(service)
+        return HistoryView(service, tuple(told), usual=usual.whole, now=now, held=held)
+
+    async def _start_under_way(self, service: ServiceName) -> Held | None:
+        holder = await self.ground.store.holder(service)
+        return None if holder is None or holder.verb is Verb.STOP else await describe(self.ground, holder)
 
     async def why(self, service: ServiceName) -> WhyView:
         """The last failure, and how many starts came to be healthy since."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.core.account import PastStartup
+from bot.core.answers import say_held
 from bot.core.asides import say_changed
 from bot.core.blocks import (
     Block,
@@ -27,7 +28,7 @@ from bot.core.blocks import (
 )
 from bot.core.events import ServiceName, UserId, Verb
 from bot.core.incident_answers import explain_outage, say_outage
-from bot.core.request import Outage
+from bot.core.request import Held, Outage
 from bot.core.words import count, join_names, label_phase, name_doing, name_verb_done, spell_duration
 
 if TYPE_CHECKING:
@@ -40,12 +41,13 @@ _HEADER: tuple[Cell, ...] = ("Began (UTC)", "Verdict", "Took", "Slowest phase", 
 
 @dataclass(frozen=True, slots=True)
 class HistoryView:
-    """Newest first. `usual`: a whole healthy start."""
+    """Newest first. `usual`: a whole healthy start. `held`: the start under way."""
 
     service: ServiceName
     startups: tuple[PastStartup, ...]
     now: datetime
     usual: timedelta | None = None
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,7 @@ class WhyView:
 
 def render_history(view: HistoryView) -> Message:
     if not view.startups:
-        told = f"No startup of {say_code(view.service)} is on record yet."
-        return make_message(told, section(told))
+        return _render_none(view)
     shown = view.startups[:MOST_ROWS]
     usual = f" Usual: {spell_duration(view.usual)}." if view.usual is not None else ""
     of = f"the last {len(shown)} startups, newest first" if len(shown) > 1 else "the one startup on record"
@@ -75,6 +76,13 @@ def render_history(view: HistoryView) -> Message:
         blocks.append(context(f"and {len(view.startups) - len(shown)} older ones, in the picture"))
     spoken = "; ".join(_spoken(each) for each in shown[:5])
     return make_message(f"{told} {spoken}", *blocks)
+
+
+def _render_none(view: HistoryView) -> Message:
+    told = f"No startup of {say_code(view.service)} is on record yet."
+    if view.held is not None:
+        told = f"No startup of {say_code(view.service)} has ended yet. It is {say_held(view.held)}"
+    return make_message(told, section(told))
 
 
 def render_history_root(service: ServiceName, by: UserId) -> Message:

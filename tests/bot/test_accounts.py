@@ -124,6 +124,19 @@ async def test_nothing_to_draw_sends_nothing() -> None:
         assert stage.store.queued == {}
 
 
+async def test_a_start_under_way_is_told_and_a_stop_is_not() -> None:
+    async with backstage() as stage:
+        accounts = Accounts(stage.startups.ground)
+        running = await stage.begin()
+        held = (await accounts.history(SERVICE)).held
+        assert held is not None
+        assert (held.operation, held.verb) == (running.operation.operation, Verb.RESTART)
+    async with backstage() as stage:
+        stage.host.obeys = False
+        await stage.begin(Verb.STOP)
+        assert (await Accounts(stage.startups.ground).history(SERVICE)).held is None
+
+
 async def test_an_operation_older_than_accounts_is_told_from_its_state() -> None:
     run = Run(make_plan())
     run.run_to_ready()

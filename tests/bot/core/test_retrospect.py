@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bot.core.account import Account, Changed, Failure
 from bot.core.actions import Verdict
-from bot.core.events import PhaseId, Rank, Role, ServiceName, UserId, Verb
+from bot.core.events import OperationId, PhaseId, Rank, Role, ServiceName, UserId, Verb
 from bot.core.incident_state import RunRead
-from bot.core.request import Outage
+from bot.core.request import Held, Outage
 from bot.core.retrospect import (
     MOST_ROWS,
     HistoryView,
@@ -99,6 +99,24 @@ def test_a_long_history_shows_the_newest_rows() -> None:
 def test_no_history_is_said() -> None:
     message = render_history(HistoryView(KIMI, (), now=BEGAN))
     assert message.text == "No startup of `kimi-k2.5` is on record yet."
+
+
+def test_a_first_start_that_is_under_way_is_said() -> None:
+    held = Held(
+        OperationId("op1"),
+        KIMI,
+        Verb.RESTART,
+        UserId("U0ALICE"),
+        timedelta(minutes=2),
+        "weights 12/64",
+        "https://slack.example/p1",
+    )
+    message = render_history(HistoryView(KIMI, (), now=BEGAN, held=held))
+    assert_sendable(message)
+    assert message.text == (
+        "No startup of `kimi-k2.5` has ended yet. It is being restarted by <@U0ALICE>, 2m ago, "
+        "weights 12/64: <https://slack.example/p1|see its thread>"
+    )
 
 
 def test_why_explains_and_leads_to_the_thread() -> None:
