@@ -148,13 +148,14 @@ class Incident:
         if state.closed or (state.ending is not None and not isinstance(event, _STILL_TAKEN)):
             return []
         turn.open()
+        if state.ending is not None and state.recovered is not None and now - state.recovered >= LINGER:
+            state.closed = True  # whatever comes now: its watch counts on that
+            turn.order(CloseIncident())
+            return turn.close(now)
         self._take(event, now)
         if state.ending is None:
             check_attempts(turn, now)
             check_people(turn, now)
-        elif state.recovered is not None and now - state.recovered >= LINGER:
-            state.closed = True
-            turn.order(CloseIncident())
         return turn.close(now)
 
     def _take(self, event: IncidentEvent, now: datetime) -> None:

@@ -12,6 +12,7 @@ and then told of each.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.events import Ticked
@@ -25,7 +26,7 @@ from bot.core.incident_events import (
     SignSeen,
     Worsened,
 )
-from bot.core.incident_state import FLAP_WINDOW, IncidentPlan, Severity, Sign, incident_of
+from bot.core.incident_state import FLAP_WINDOW, LINGER, IncidentPlan, Severity, Sign, incident_of
 from bot.core.monitor_events import (
     DirectAsked,
     HostAction,
@@ -168,9 +169,10 @@ class HostWatch:
         state = self.state
         if event.incident != state.incident:
             return
-        if event.at is not None and state.told_at is not None and event.at < state.told_at:
+        after = state.told_at - event.at if state.told_at and event.at else timedelta()
+        if timedelta() < after < LINGER:
             return  # it was seen meanwhile, and the incident goes on with what came then
-        if event.unwatched:
+        if event.unwatched or after >= LINGER:  # by then it took nothing any more
             self.state = HostState(mute=state.mute)  # what was seen long ago proves nothing
             return
         if event.severity is Severity.DEGRADED and state.severity is Severity.HOST:

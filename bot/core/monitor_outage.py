@@ -21,7 +21,7 @@ from bot.core.incident_events import (
     StartFollowed,
     Worsened,
 )
-from bot.core.incident_state import FLAP_WINDOW, IncidentPlan, Severity, Sign, SignKind, incident_of
+from bot.core.incident_state import FLAP_WINDOW, LINGER, IncidentPlan, Severity, Sign, SignKind, incident_of
 from bot.core.monitor_events import IncidentFound, Muted, OpenIncident, TellIncident, TellStopped, Unmuted
 from bot.core.monitor_state import Mute, Sight, WatchStanding
 
@@ -205,9 +205,10 @@ def take_closed(turn: WatchTurn, event: IncidentClosed) -> None:
     state = turn.state
     if event.incident != state.incident:
         return
-    if event.at is not None and state.told is not None and event.at < state.told:
+    after = state.told - event.at if state.told and event.at else timedelta()
+    if timedelta() < after < LINGER:
         return  # it was well meanwhile, and the incident goes on with what came then
-    if event.unwatched:
+    if event.unwatched or after >= LINGER:  # by then it took nothing any more
         turn.begin_anew()
         return
     if state.severity is None:

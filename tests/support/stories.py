@@ -28,7 +28,7 @@ from bot.core.incident_events import (
     WatchEnded,
     Worsened,
 )
-from bot.core.incident_state import IncidentPlan, IncidentState, Severity
+from bot.core.incident_state import LINGER, IncidentPlan, IncidentState, Severity
 from bot.core.monitor_state import HostState, WatchState
 from config.engine_file import load_engine
 
@@ -98,6 +98,8 @@ class Story:
 
     def reckon(self, event: IncidentEvent, now: datetime) -> None:
         over = self.state.ending is not None
+        if over and self.state.recovered is not None and now - self.state.recovered >= LINGER:
+            return  # it takes nothing any more
         match event:
             case Worsened():
                 self.down_since = event.sign.at

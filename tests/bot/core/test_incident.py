@@ -145,6 +145,15 @@ def test_it_closes_for_good_once_it_cannot_come_again() -> None:
     assert case.incident.resume(case.now) == []
 
 
+def test_what_comes_when_it_cannot_come_again_closes_it_and_no_more() -> None:
+    """Its watch counts on that: where it hears late that nobody watched, it begins anew."""
+    case = Case()
+    case.tell(Recovered(BEGAN + timedelta(seconds=60)), after=60)
+    again = DownAgain(case.now + LINGER, DIED, Severity.DOWN)
+    assert case.tell(again, after=LINGER.total_seconds()) == [CloseIncident()]
+    assert case.incident.state.ending is not None
+
+
 def test_once_it_is_over_people_come_too_late() -> None:
     case = Case()
     case.tell(Recovered(BEGAN), after=60)

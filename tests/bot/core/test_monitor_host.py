@@ -21,7 +21,7 @@ from bot.core.incident_events import (
     SignSeen,
     Worsened,
 )
-from bot.core.incident_state import IncidentId, Severity, SignKind
+from bot.core.incident_state import LINGER, IncidentId, Severity, SignKind
 from bot.core.monitor_events import (
     DirectAsked,
     HostAction,
@@ -437,6 +437,17 @@ def test_a_host_that_nobody_watched_for_a_while_is_watched_as_new() -> None:
     room.look(SEEN, 2)
     [again] = room.look(GONE, 3)
     assert isinstance(again, OpenIncident)
+
+
+def test_one_that_took_nothing_any_more_when_it_was_told_is_forgotten() -> None:
+    room = Room()
+    room.look(SEEN, 2)
+    [opened] = [action for action in room.look(GONE, 3) if isinstance(action, OpenIncident)]
+    at = room.watch.state.told_at
+    assert at is not None
+    closed = IncidentClosed(opened.plan.incident, Severity.HOST, at - LINGER, unwatched=True)
+    room.watch.handle(closed, room.now)
+    assert room.watch.state == HostState()
 
 
 WHO = UserId("U0ALICE")

@@ -9,7 +9,7 @@ import pytest
 
 from bot.core.events import OperationId, ProbeAnswer, UserId, Verb
 from bot.core.incident_events import DownAgain, Recovered, ServiceStopped, StartFollowed, Worsened
-from bot.core.incident_state import IncidentId, Severity, Sign, SignKind
+from bot.core.incident_state import LINGER, IncidentId, Severity, Sign, SignKind
 from bot.core.monitor_degraded import ail
 from bot.core.monitor_events import (
     IncidentClosed,
@@ -252,6 +252,20 @@ def test_what_nobody_watched_for_a_while_is_watched_as_new() -> None:
     room.look()
     assert len(room.ordered(OpenIncident)) == 2
     assert room.told(DownAgain) == []
+
+
+def test_one_that_took_nothing_any_more_when_it_was_told_is_forgotten() -> None:
+    """Nobody watched for hours, and the first round came before the word of that."""
+    room = Room()
+    room.serve()
+    room.tell(replace(FOUND, severity=Severity.DEGRADED))
+    closed = IncidentClosed(FOUND.incident, Severity.DEGRADED, room.now, unwatched=True)
+    room.now += LINGER
+    room.unit = FAILED
+    room.look()
+    assert len(room.told(Worsened)) == 1
+    room.tell(closed)
+    assert (room.watch.state.severity, room.watch.state.incident) == (None, None)
 
 
 @pytest.mark.parametrize(("own", "host", "left"), [(3, 2, "own"), (1, 2, None), (None, 2, None)])
