@@ -11,12 +11,8 @@ import shutil
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bot.errors import StoreUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SERVERS = ("redis-server", "valkey-server")
 _START_SECONDS = 15.0
@@ -60,8 +56,10 @@ class EmbeddedRedis:
         # A socket path holds 107 bytes at most: it lives in a short folder of its own.
         self._sockets = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="kimi-redis-"))
         address = self._sockets / "redis.sock"
-        with _deaf_to_interrupts():
-            self._process = await asyncio.create_subprocess_exec(server, *self._arguments(address))
+        # Ctrl-C goes to the whole group that a terminal shows: in one of its own the server outlives the bot.
+        self._process = await asyncio.create_subprocess_exec(
+            server, *self._arguments(address), process_group=0
+        )
         try:
             await self._until_answering(address)
         except BaseException:
@@ -130,16 +128,6 @@ async def _answers(address: Path) -> bool:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-
-
-@contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """What is begun amid it never hears Ctrl-C, which a whole terminal gets: the bot ends it last."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
