@@ -472,7 +472,7 @@ def test_what_is_said_beside_what_python_passes_over_counts() -> None:
 
 def test_who_serves_did_not_end_with_the_exception_that_it_printed() -> None:
     log = journal().launched().bare("Traceback (most recent call last):")
-    log.bare('  File "/work/engine/layers.py", line 10, in <module>', "ImportError: no deep_gemm")
+    log.bare('  File "/opt/engine/layers.py", line 10, in <module>', "ImportError: no deep_gemm")
     assert accuse(log).is_proven
     suspects = accuse(log.connected().with_target().serving().listening().warmed().ready())
     assert not suspects.is_proven
