@@ -19,16 +19,20 @@ from redis.crc import key_slot
 from redis.exceptions import RedisError, ResponseError
 
 from bot.practice.redis import find_server
-from tests.support.redis import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LOOPBACK = "127.0.0.1"
+PATIENCE = 60.0  # seconds: a fail-over that was split or begun too early is tried again after four
 SLOTS = 16384
 MASTER = "main"
 _QUIET = {"bind": LOOPBACK, "save": '""', "appendonly": "no", "daemonize": "no"}
-_SWIFT = ("info-period", "200", "ping-period", "100", "ask-period", "100", "publish-period", "200")
+# While the master is down a sentinel asks its replica each second, whatever is set here, and takes none for a
+# new master whose answer is older than five pings: more pings make a fail-over a matter of luck. And one that
+# was not run for two seconds trusts its clock no more and does nothing for thirty.
+_SWIFT = ("info-period", "200", "ping-period", "400", "ask-period", "100", "publish-period", "200")
+_STEADY = ("tilt-trigger", "60000")
 
 
 def free_ports(count: int) -> list[int]:
@@ -142,7 +146,7 @@ class SentinelGroup:
         for node in self.sentinels:
             node.start()
             with contextlib.suppress(ResponseError):  # Redis 6 has no such thing, and takes longer
-                node.line.execute_command("SENTINEL", "DEBUG", *_SWIFT)
+                node.line.execute_command("SENTINEL", "DEBUG", *_SWIFT, *_STEADY)
         wait_for(lambda: all(self._sees(node) for node in self.sentinels))
 
     @staticmethod
@@ -159,8 +163,12 @@ class SentinelGroup:
 
     async def change(self, former: Node) -> Node:
         """Wait until they name another than `former`; the new master."""
-        await asyncio.to_thread(wait_for, lambda: self.master() is not former)
+        await asyncio.to_thread(wait_for, lambda: self.master() is not former, self.told)
         return self.master()
+
+    def told(self) -> str:
+        """What the sentinels wrote down."""
+        return "\n".join((node.folder / "log").read_text() for node in self.sentinels)
 
     def remove(self) -> None:
         for node in (*self.sentinels, *self.servers):
@@ -273,13 +281,14 @@ class RedisCluster:
             node.remove()
 
 
-def wait_for(condition: Any) -> None:
+def wait_for(condition: Callable[[], Any], told: Callable[[], str] = str) -> None:
+    """`told`: what it says where it does not come."""
     deadline = time.monotonic() + PATIENCE
     while True:
         with contextlib.suppress(RedisError, ValueError, KeyError):
             if condition():
                 return
-        assert time.monotonic() < deadline, "it does not come"
+        assert time.monotonic() < deadline, f"it does not come\n{told()}"
         time.sleep(0.02)
 
 
