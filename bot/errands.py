@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bot.asking import Slow, ask_each, noticing
 from bot.baselines import read_usual
 from bot.clients.records import Outgoing
 from bot.core.answers import render_sentence
@@ -18,7 +19,7 @@ from bot.core.smoke import render_smoke, usual_of
 from bot.core.words import join_names
 from bot.errors import StoreUnavailable
 from bot.ground import Ground
-from bot.sources import smoke_masked
+from bot.sources import Link, smoke_masked
 from bot.startups import Startups
 
 if TYPE_CHECKING:
@@ -36,16 +37,22 @@ class Errands:
     startups: Startups
     _smoking: set[ServiceName] = field(default_factory=set)
 
-    async def smoke(self, service: ServiceName) -> Message:
+    async def smoke(self, service: ServiceName, *, slow: Slow | None = None) -> Message:
         """Run the smoke test, unless one of this service runs already, in whatever process that lives."""
         running = self.startups.of(service)
         if service in self._smoking or (running is not None and running.looks.is_smoking):
             return _runs_already(service)
         self._smoking.add(service)  # of one process, all have the same lease
         try:
-            return await self._smoke(service)
+            async with noticing(self._reached(service), slow):
+                return await self._smoke(service)
         finally:
             self._smoking.discard(service)
+
+    def _reached(self, service: ServiceName) -> list[Link]:
+        """Through whose host the engine is spoken to, where it is spoken to through one."""
+        through = self.ground.section(service).reach == "ssh"
+        return list(self.ground.links(service).values())[:1] if through else []
 
     async def _smoke(self, service: ServiceName) -> Message:
         store = self.ground.store
@@ -60,12 +67,11 @@ class Errands:
                 await store.leases.let_go(lease)
         return render_smoke(service, result, usual_of(await read_usual(store, service)))
 
-    async def reload(self, service: ServiceName) -> Message:
+    async def reload(self, service: ServiceName, *, slow: Slow | None = None) -> Message:
         """`systemctl daemon-reload` on each host of the service. Raises HostError."""
         hosts = {(link.host.name, link.scope): link for link in self.ground.links(service).values()}
         for link in hosts.values():
-            await link.host.reload(scope=link.scope)
-            log.info("units_reloaded", host=link.host.name, scope=link.scope)
+            await ask_each([link], _reload, slow=slow)
         names = join_names(dict.fromkeys(name for name, _ in hosts))
         told = (
             f"systemd on {names} has read its unit files anew. The next start of `{service}` runs with them."
@@ -88,6 +94,11 @@ class Errands:
         )
         await self.ground.store.enqueue([answer])
         self.ground.outbox.wake()
+
+
+async def _reload(link: Link) -> None:
+    await link.host.reload(scope=link.scope)
+    log.info("units_reloaded", host=link.host.name, scope=link.scope)
 
 
 def _runs_already(service: ServiceName) -> Message:

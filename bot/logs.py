@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bot.asking import Slow, noticing
 from bot.core.events import ChannelId, MessageTs
 from bot.core.request import operation_of
 from bot.errors import HostError
@@ -36,16 +37,19 @@ async def send_logs(
     lines: int | None = None,
     since: timedelta | None = None,
     token: str = "",
+    slow: Slow | None = None,
 ) -> str | None:
-    """A file for each member, once for a `token`; a sentence where a host refuses."""
+    """A file for each member, once for a `token`; a sentence of each host that refuses."""
     thread = f"logs-{operation_of(token or uuid.uuid4().hex)}"
     root = logs_root_message(service, by=by, thread=thread, channel=place.channel)
-    before = [] if place.thread_ts else [root]
+    before, refused = [] if place.thread_ts else [root], []
     for link in ground.links(service).values():
         try:
-            tail = await read_latest(link, make_redactor=ground.make_redactor, lines=lines, since=since)
+            async with noticing([link], slow):
+                tail = await read_latest(link, make_redactor=ground.make_redactor, lines=lines, since=since)
         except HostError as error:
-            return str(error)
+            refused.append(str(error))
+            continue
         letter = tail_letter(
             tail,
             identity=f"{thread}:{link.member}",
@@ -58,4 +62,4 @@ async def send_logs(
         await ground.store.enqueue([*before, letter.outgoing], {letter.outgoing.id: letter.content})
         ground.outbox.wake()
         before = []
-    return None
+    return " ".join(dict.fromkeys(refused)) or None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from bot.asking import Slow, ask_each
 from bot.baselines import read_last, read_usual
 from bot.clients.records import Holder, Operation
 from bot.core.events import Member, PhaseId, UnitState, Verb
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 _HEALTH_WITHIN = 4.0  # real seconds: a service that answers slower is restarted without a question
 
 
-async def observe(links: dict[Member, Link], request: Request) -> dict[Member, UnitState]:
+async def observe(
+    links: dict[Member, Link], request: Request, *, slow: Slow | None = None
+) -> dict[Member, UnitState]:
     """Look before touching. Raises HostError, and CommandRefused for what makes no sense at present."""
 
     async def look(link: Link) -> UnitState:
@@ -45,7 +48,7 @@ async def observe(links: dict[Member, Link], request: Request) -> dict[Member, U
             await link.host.check_sudo(link.unit, request.verb, scope=link.scope)
         return unit
 
-    seen = await asyncio.gather(*(look(link) for link in links.values()))
+    seen = await ask_each(list(links.values()), look, slow=slow)
     units = dict(zip(links, seen, strict=True))
     if refusal := refusal_of(request, units):
         raise CommandRefused(refusal)

@@ -34,6 +34,7 @@ from bot.standing import describe, look
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from bot.asking import Slow
     from bot.clients.leases import Lease
     from bot.core.actions import StartupView
     from bot.core.events import ChannelId, InvocationId, Member, MessageTs, ServiceName, UnitState
@@ -52,16 +53,16 @@ _OWN_WITHIN = 15.0  # real seconds until a process that died amid the same reque
 class Startups(Carrying):
     """What people ask for, and what they are told."""
 
-    async def request(self, request: Request) -> RequestAnswer:
+    async def request(self, request: Request, *, slow: Slow | None = None) -> RequestAnswer:
         """Begin what a person asked for, or say why not. StoreUnavailable, Leaving: nothing was done."""
         try:
-            return await self._begin_or_refuse(request)
+            return await self._begin_or_refuse(request, slow)
         except HostError as error:
             return Declined(f"No {request.verb} of {request.service} was begun. {error}")
         except CommandRefused as error:
             return Declined(str(error))
 
-    async def _begin_or_refuse(self, request: Request) -> RequestAnswer:
+    async def _begin_or_refuse(self, request: Request, slow: Slow | None = None) -> RequestAnswer:
         """Raises HostError for a host that cannot be looked at, CommandRefused for what makes no sense."""
         identity = operation_of(request.token) if request.token else OperationId(uuid.uuid4().hex)
         if request.token and await self.ground.store.operation(identity) is not None:
@@ -73,7 +74,7 @@ class Startups(Carrying):
             return Busy(held)
         if refusal := await self.refusal():
             return Declined(refusal)
-        return await self._look_and_begin(request, identity, held)
+        return await self._look_and_begin(request, identity, held, slow=slow)
 
     async def follow(
         self, service: ServiceName, invocation: InvocationId, *, reason: str = ""
@@ -97,10 +98,10 @@ class Startups(Carrying):
         return answer.operation if isinstance(answer, Started) else None
 
     async def _look_and_begin(
-        self, request: Request, identity: OperationId, held: Held | None
+        self, request: Request, identity: OperationId, held: Held | None, *, slow: Slow | None
     ) -> RequestAnswer:
         links = self.ground.links(request.service)
-        units = await observe(links, request)
+        units = await observe(links, request, slow=slow)
         if await costs(self.ground, request):
             return NeedsConfirmation("It answers requests at present.")
         if settled := await nothing_to_watch(self.ground, request, units):
@@ -110,7 +111,7 @@ class Startups(Carrying):
         if not await self._supersede(held, request):
             return Busy(held)
         # What was superseded may have changed the units meanwhile: they are looked at anew.
-        return await self._begin_or_refuse(replace(request, over=None))
+        return await self._begin_or_refuse(replace(request, over=None), slow)
 
     async def held(self, service: ServiceName) -> Held | None:
         """Who has the service now, since when, and what for."""
@@ -287,9 +288,10 @@ class Startups(Carrying):
         lines: int | None = None,
         since: timedelta | None = None,
         token: str = "",
+        slow: Slow | None = None,
     ) -> str | None:
         """The decoded, masked tail of each member as a file; a sentence where a host refuses."""
         place = Place(channel, thread_ts)
         return await send_logs(
-            self.ground, service, by=by, place=place, lines=lines, since=since, token=token
+            self.ground, service, by=by, place=place, lines=lines, since=since, token=token, slow=slow
         )

@@ -243,6 +243,7 @@ class Dialogue:
             channel=speaker.channel,
             thread_ts=speaker.thread_ts,
             token=turn.intent.token,
+            slow=turn.tell_slow,
         )
         if refused is not None:
             await turn.tell(render_sentence(refused))
@@ -252,9 +253,9 @@ class Dialogue:
         errands, speaker = self._parts.errands, turn.speaker
         if verb is Word.SMOKE:
             await turn.tell(render_sentence(f"Running the smoke test of `{service}`."))
-            answer = await errands.smoke(service)
+            answer = await errands.smoke(service, slow=turn.tell_slow)
         else:
-            answer = await errands.reload(service)
+            answer = await errands.reload(service, slow=turn.tell_slow)
         if speaker.channel is None or speaker.thread_ts is None:
             await turn.conclude(answer, Outcome.DONE)
             return
@@ -289,7 +290,7 @@ class Dialogue:
         await turn.conclude(message, Outcome.DONE if followed else Outcome.NOTHING)
 
     async def _request(self, request: Request, turn: Turn) -> None:
-        answer = await self._parts.startups.request(request)
+        answer = await self._parts.startups.request(request, slow=turn.tell_slow)
         match answer:
             case Started():
                 channel = self._parts.configuration.channel_of(request.service)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from datetime import datetime, timedelta
 
+    from bot.asking import Slow
     from bot.clients.records import AuditEntry, Intent, Past
     from bot.core.blocks import Message
     from bot.core.command import Outcome
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 class Startups(Protocol):
     """Carries out what is asked of services. Everything here may raise a KimiError.
 
-    `token`: of one thing asked; what was done of it already is not done twice.
+    `token`: of one thing asked; what was done of it already is not done twice. `slow`: is told of hosts that
+    keep a person waiting, while they are asked on.
     """
 
-    async def request(self, request: Request, /) -> RequestAnswer:
+    async def request(self, request: Request, /, *, slow: Slow) -> RequestAnswer:
         """Leaving: not here any more; nothing was done."""
 
     async def status(self, service: ServiceName, /) -> StatusView: ...
@@ -52,6 +54,7 @@ class Startups(Protocol):
         channel: ChannelId,
         thread_ts: MessageTs | None,
         token: str,
+        slow: Slow,
     ) -> str | None:
         """Sends the end of the log as a file into the channel or thread; a sentence where it cannot."""
 
@@ -74,10 +77,10 @@ class Accounts(Protocol):
 class Errands(Protocol):
     """What is done at once and leads to no startup. Everything here may raise a KimiError."""
 
-    async def smoke(self, service: ServiceName, /) -> Message:
+    async def smoke(self, service: ServiceName, /, *, slow: Slow) -> Message:
         """Runs the smoke test: its numbers, or why it did not run."""
 
-    async def reload(self, service: ServiceName, /) -> Message:
+    async def reload(self, service: ServiceName, /, *, slow: Slow) -> Message:
         """Lets systemd read its unit files anew on each host of the service."""
 
     async def post(

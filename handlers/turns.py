@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from bot.clients.records import AuditEntry, Intent
-from bot.core.answers import REDIS_GONE, render_sentence
+from bot.core.answers import REDIS_GONE, render_sentence, render_slow
 from bot.core.blocks import Message
 from bot.core.command import ACTING, Command, Outcome
 from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
@@ -21,9 +21,9 @@ from handlers.parts import Parts
 from handlers.voices import Voice
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
-    from bot.core.events import OperationId
+    from bot.core.events import HostName, OperationId
 
 log = structlog.get_logger()
 
@@ -73,6 +73,15 @@ class Turn:
             await self.voice.tell(message)
         except Exception:
             log.warning("answer_not_delivered", by=self.intent.user, text=message.text, exc_info=True)
+
+    async def tell_slow(self, hosts: Sequence[HostName], seconds: float) -> None:
+        """What is known already of hosts that keep silent; the answer itself comes in any case."""
+        if self.command is None or self.command.service is None:
+            return
+        outage = None
+        with suppress(StoreUnavailable):
+            outage = await self.parts.incidents.outage_of(self.command.service)
+        await self.tell(render_slow(self.command.verb, self.command.service, hosts, seconds, outage=outage))
 
     async def conclude(
         self, message: Message, outcome: Outcome, *, operation: OperationId | None = None

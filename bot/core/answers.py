@@ -48,12 +48,13 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from bot.core.actions import StartupView
-    from bot.core.events import ChannelId, OperationId, ServiceName, UserId
+    from bot.core.events import ChannelId, HostName, OperationId, ServiceName, UserId
     from bot.core.request import (
         Busy,
         Held,
         LastStartup,
         NeedsConfirmation,
+        Outage,
         Request,
         Started,
         StatusView,
@@ -98,6 +99,7 @@ _CHANGES = frozenset(
         Word.RESOLVE,
     }
 )
+_BEGINNING = frozenset({Word.RESTART, Word.START, Word.STOP, Word.WATCH})
 _TOUCHING: dict[Word, str] = {
     Word.RESOLVE: "close the incident of",
     Word.UNWATCH: "steer the watch of",
@@ -199,6 +201,20 @@ def render_started(request: Request, answer: Started, *, channel: str) -> Messag
     where = link(answer.link, "its thread") if answer.link else "its thread"
     told = f"{doing} {say_code(request.service)}: see {where} in {mention_channel(channel)}."
     return make_message(told, section(told))
+
+
+def render_slow(
+    verb: Word, service: ServiceName, hosts: Sequence[HostName], seconds: float, *, outage: Outage | None
+) -> Message:
+    """While hosts keep silent, and before the answer."""
+    have = "has" if len(hosts) == 1 else "have"
+    begun = f" No {verb} of {say_code(service)} has begun yet;" if verb in _BEGINNING else ""
+    told = (
+        f"{say(join_names(hosts), 300)} {have} not answered for {seconds:g}s; still trying.{begun} "
+        f"{'what' if begun else 'What'} comes of it is told here: no need to ask again."
+    )
+    lines = [told] if outage is None else [told, say_outage(outage)]
+    return make_message("\n".join(lines), section("\n".join(lines)))
 
 
 def render_busy(request: Request, busy: Busy, *, may_override: bool) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +11,9 @@ from bot.core.events import ChannelId, HostName, MessageTs, SmokeResult, UserId
 from bot.errands import Errands
 from bot.errors import PermissionRefused, StoreUnavailable
 from tests.support.carriers import SECRET, SERVICE, Backstage, backstage, configured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 pytestmark = pytest.mark.looptime
 GOOD = SmokeResult(passed=True, first_token=0.31, tokens_per_second=84, answer=f"Hello {SECRET}")
@@ -100,6 +104,42 @@ async def test_each_host_reads_its_units_anew_once() -> None:
         stage.host.change_errors = [PermissionRefused(HostName("llm-two"), "llm-two: no")]
         with pytest.raises(PermissionRefused):
             await errands_of(stage).reload(SERVICE)
+
+
+@pytest.mark.parametrize(("reach", "notices"), [("ssh", 1), ("direct", 0)])
+async def test_a_smoke_test_that_waits_for_its_host_says_so_early(reach: str, notices: int) -> None:
+    async with backstage(configured(reach=reach)) as stage:
+        errands = errands_of(stage)
+        stage.host.gate.clear()
+        stage.probe.gate.clear()
+        told: list[tuple[str, ...]] = []
+
+        async def slow(hosts: Sequence[str], seconds: float) -> None:
+            assert seconds == 4
+            told.append(tuple(hosts))
+
+        task = asyncio.create_task(errands.smoke(SERVICE, slow=slow))
+        await asyncio.sleep(10)
+        assert told == [("llm-two",)] * notices
+        stage.probe.gate.set()
+        assert "passed" in (await task).text
+
+
+async def test_a_reload_that_waits_for_its_host_says_so_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with backstage() as stage:
+        told: list[tuple[str, ...]] = []
+
+        async def slow(hosts: Sequence[str], seconds: float) -> None:
+            assert seconds == 4
+            told.append(tuple(hosts))
+
+        async def reload(*, scope: str) -> None:
+            assert scope
+            await asyncio.sleep(10)
+
+        monkeypatch.setattr(stage.host, "reload", reload)
+        assert "has read its unit files anew" in (await errands_of(stage).reload(SERVICE, slow=slow)).text
+    assert told == [("llm-two",)]
 
 
 async def test_an_answer_goes_into_the_thread_it_was_asked_in() -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
 from bot.core.events import ChannelId, MessageTs, UserId
-from tests.support.carriers import SECRET, SERVICE, backstage
+from bot.errors import HostUnreachable
+from tests.support.carriers import SECRET, SERVICE, backstage, configured
 from tests.support.configurations import BOB, OPS
 from tests.support.journal_entries import make_entry, write_entries
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
 
 pytestmark = pytest.mark.looptime
 
@@ -52,3 +58,31 @@ async def test_what_another_process_sent_already_is_not_sent_again() -> None:
         for _ in range(2):
             assert await asked(token="1.2.same") is None
         assert [message.kind for message in stage.store.queued.values()] == ["root", "upload"]
+
+
+async def test_of_several_members_one_host_that_is_gone_withholds_no_log_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    members = [{"host": "llm-two", "unit": f"node{number}.service"} for number in (0, 1)]
+    async with backstage(configured(host=None, unit=None, members=members)) as stage:
+        told: list[tuple[str, ...]] = []
+
+        async def slow(hosts: Sequence[str], seconds: float) -> None:
+            assert seconds == 4
+            told.append(tuple(hosts))
+
+        async def read_journal(unit: str, **_asked: object) -> AsyncGenerator[bytes, None]:
+            if unit == "node0.service":
+                await asyncio.sleep(15)
+                raise HostUnreachable("llm-two", "llm-two: no connection.")
+            stage.host.gate.set()
+            yield write_entries(make_entry(1, "loading"))
+
+        monkeypatch.setattr(stage.host, "read_journal", read_journal)
+        stage.host.gate.clear()
+        refusal = await stage.startups.logs(
+            SERVICE, by=UserId(BOB), channel=ChannelId(OPS), thread_ts=MessageTs("17.1"), slow=slow
+        )
+        assert refusal == "llm-two: no connection."
+        assert told == [("llm-two",)]
+        assert [letter.kind for letter in stage.store.queued.values()] == ["upload"]

@@ -34,6 +34,8 @@ from tests.support.outgoing import holder
 from tests.support.outgoing import operation as make_operation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bot.clients.records import Holder
 
 pytestmark = pytest.mark.looptime
@@ -114,6 +116,35 @@ async def test_an_unreachable_host_is_declined_with_its_own_words() -> None:
         told = f"No restart of {SERVICE} was begun. {GONE}"
         assert await stage.startups.request(ask()) == Declined(told)
     assert stage.diary == []
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_who_asks_a_silent_host_hears_so_early_and_the_verb_goes_out_at_most_once(gone: bool) -> None:
+    async with backstage() as stage:
+        stage.host.gate.clear()
+        told: list[tuple[tuple[str, ...], float]] = []
+
+        async def slow(hosts: Sequence[str], seconds: float) -> None:
+            told.append((tuple(hosts), seconds))
+
+        request = ask(confirmed=True, token="t1")
+        asked = [asyncio.create_task(stage.startups.request(request, slow=slow)) for _ in range(2)]
+        began = asyncio.get_running_loop().time()
+        await stage.until(lambda: len(told) == 2)
+        assert asyncio.get_running_loop().time() - began < 4.5
+        assert (stage.diary, stage.store.holders) == ([], {})  # told, and nothing begun because of it
+        await asyncio.sleep(10)
+        stage.host.show_error = GONE if gone else None
+        stage.host.gate.set()
+        answers = await asyncio.gather(*asked)
+        assert told == [(("llm-two",), 4.0)] * 2
+        if gone:
+            assert answers == [Declined(f"No restart of {SERVICE} was begun. {GONE}")] * 2
+            assert stage.host.orders == []
+            return
+        assert answers == [Started(operation_of("t1"))] * 2
+        await stage.until(lambda: not stage.store.holders)
+        assert stage.host.orders == [(Verb.RESTART, UNIT, "system")]
 
 
 async def test_without_the_right_to_sudo_an_order_is_declined_and_a_watch_is_not() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from bot.clients.records import Intent
 from bot.core.command import Command, Word
-from bot.core.events import OperationId, ServiceName, UserId, Verb
-from bot.core.request import Busy, Declined, Held, NeedsConfirmation, RequestAnswer, Started
+from bot.core.events import HostName, OperationId, ServiceName, UserId, Verb
+from bot.core.request import Busy, Declined, Held, NeedsConfirmation, Outage, RequestAnswer, Started
 from bot.errors import HostUnreachable, StoreUnavailable
 from handlers.dialogue import COMMAND, Dialogue
 from handlers.turns import Turn
@@ -101,6 +101,42 @@ class HeardVoice:
 
     async def tell(self, message: Message) -> None:
         self.told.append(message.text)
+
+
+@pytest.mark.parametrize(
+    ("words", "early", "final"),
+    [
+        ("restart", "No restart of `kimi-k2.5` has begun yet; what", "Restarting `kimi-k2.5`"),
+        ("logs 10m", "llm-two has not answered for 4s; still trying. What", None),
+    ],
+)
+async def test_a_silent_host_is_told_before_the_answer_with_what_is_known_of_its_outage(
+    room: Room, words: str, early: str, final: str | None
+) -> None:
+    voice = HeardVoice()
+    room.startups.silent = (HostName("llm-two"),)
+    room.incidents.outage = Outage("3f9a2c11", "llm-two cannot be reached", age=seconds(240))
+    await Dialogue(room.parts).answer(Turn(room.parts, intent(words=words), voice))
+    assert len(room.startups.requests) == (words == "restart")
+    [notice] = [told for told in voice.told if "has not answered for 4s" in told]
+    assert early in notice
+    assert "llm-two cannot be reached" in notice
+    if final is not None:
+        assert voice.told[-1].startswith(final)
+        assert len(voice.told) == 2
+
+
+async def test_a_silent_host_is_told_where_redis_went_away_meanwhile(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def outage_of(service: ServiceName) -> Outage | None:
+        raise StoreUnavailable(service)
+
+    monkeypatch.setattr(room.incidents, "outage_of", outage_of)
+    voice = HeardVoice()
+    room.startups.silent = (HostName("llm-two"), HostName("llm-three"))
+    await Dialogue(room.parts).answer(Turn(room.parts, intent(words="stop"), voice))
+    assert voice.told[0].startswith("llm-two and llm-three have not answered for 4s; still trying. No stop")
 
 
 async def test_the_home_tab_hears_no_logs(room: Room) -> None:

@@ -41,6 +41,7 @@ from tests.support.slack_app import web_client
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from bot.asking import Slow
     from bot.core.monitor_state import Mute
     from bot.practice.slack_state import PostedMessage
     from config.services import Configuration
@@ -58,6 +59,7 @@ class ScriptedStartups:
     waits: bool = True
     refused: str | None = None
     error: Exception | None = None
+    silent: tuple[HostName, ...] = ()  # hosts of which is told first that they do not answer
     requests: list[Request] = field(default_factory=list)
     begun: dict[str, Started] = field(default_factory=dict)  # by token: what the record in Redis tells
     calls: list[tuple[Any, ...]] = field(default_factory=list)
@@ -66,13 +68,18 @@ class ScriptedStartups:
     def __post_init__(self) -> None:
         self.gate.set()
 
+    async def _keep_waiting(self, slow: Slow) -> None:
+        if self.silent:
+            await slow(self.silent, 4.0)
+
     async def _pass(self) -> None:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
 
-    async def request(self, request: Request) -> RequestAnswer:
+    async def request(self, request: Request, *, slow: Slow) -> RequestAnswer:
         self.requests.append(request)
+        await self._keep_waiting(slow)
         await self._pass()
         if isinstance(self.answer, Started):
             return self.begun.setdefault(request.token, self.answer)
@@ -96,9 +103,10 @@ class ScriptedStartups:
         await self._pass()
         return self.waits
 
-    async def logs(self, service: ServiceName, *, token: str, **asked: Any) -> str | None:
+    async def logs(self, service: ServiceName, *, token: str, slow: Slow, **asked: Any) -> str | None:
         assert token
         self.calls.append(("logs", service, asked))
+        await self._keep_waiting(slow)
         await self._pass()
         return self.refused
 
@@ -110,11 +118,13 @@ class ScriptedErrands:
         self.asked: list[str] = []
         self.posted: list[tuple[str, str]] = []  # text and thread
 
-    async def smoke(self, service: ServiceName) -> Message:
+    async def smoke(self, service: ServiceName, *, slow: Slow) -> Message:
+        del slow
         self.asked.append(f"smoke {service}")
         return render_sentence("84 tokens/s")
 
-    async def reload(self, service: ServiceName) -> Message:
+    async def reload(self, service: ServiceName, *, slow: Slow) -> Message:
+        del slow
         self.asked.append(f"reload {service}")
         return render_sentence("read anew")
 

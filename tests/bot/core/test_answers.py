@@ -27,6 +27,7 @@ from bot.core.answers import (
     render_question,
     render_refusal,
     render_sentence,
+    render_slow,
     render_started,
     render_status,
 )
@@ -143,6 +144,25 @@ def test_a_confirmation_carries_the_request() -> None:
         "v": "restart",
         "r": "new <parser>",
     }
+
+
+def test_a_silent_host_is_told_with_what_is_not_done_yet_and_with_its_outage() -> None:
+    one, both = (HostName("gpu-<3>"),), (HostName("gpu-3"), HostName("gpu-4"))
+    message = render_slow(Word.RESTART, KIMI, one, 4.0, outage=None)
+    assert_sendable(message)
+    assert message.text == (
+        "gpu-&lt;3&gt; has not answered for 4s; still trying. No restart of `kimi-k2.5` has begun yet; "
+        "what comes of it is told here: no need to ask again."
+    )
+    outage = Outage("3f9a2c11", "gpu-3 cannot be reached", age=seconds(600))
+    message = render_slow(Word.LOGS, KIMI, both, 4.0, outage=outage)
+    assert_sendable(message)
+    told, more = message.text.split("\n")
+    assert told == (
+        "gpu-3 and gpu-4 have not answered for 4s; still trying. What comes of it is told here: "
+        "no need to ask again."
+    )
+    assert "gpu-3 cannot be reached" in more
 
 
 def test_started_leads_to_the_thread() -> None:
