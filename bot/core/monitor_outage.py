@@ -127,7 +127,7 @@ def open_if_due(turn: WatchTurn, now: datetime, *, severity: Severity = Severity
         _tell_signs(turn, rest)
         state.times += 1
     else:
-        _open(turn, severity, now)
+        _open(turn, severity, now, began=min(sign.at for sign in state.signs))
     state.severity, state.recovered, state.told = severity, None, now
     state.followed, state.longest = 0, timedelta()
 
@@ -142,7 +142,7 @@ def _is_again(turn: WatchTurn, now: datetime) -> bool:
     return recovered is not None and now - recovered <= FLAP_WINDOW
 
 
-def _open(turn: WatchTurn, severity: Severity, now: datetime) -> None:
+def _open(turn: WatchTurn, severity: Severity, now: datetime, *, began: datetime) -> None:
     state, plan = turn.state, turn.plan
     members = state.members.values()
     opened = IncidentPlan(
@@ -150,7 +150,7 @@ def _open(turn: WatchTurn, severity: Severity, now: datetime) -> None:
         subject=plan.service,
         host=plan.host,
         severity=severity,
-        began=min(sign.at for sign in state.signs),
+        began=began,
         opened=now,
         signs=tuple(state.signs),
         service=plan.service,
@@ -174,9 +174,11 @@ def open_degraded(turn: WatchTurn, sign: Sign, now: datetime) -> None:
     if state.incident is not None and _is_again(turn, now):
         tell(turn, DownAgain(sign.at, sign, Severity.DEGRADED))
     else:
-        kept, state.signs = state.signs, [sign]
-        _open(turn, Severity.DEGRADED, now)
-        state.signs, state.times = kept, 0
+        suspected, state.signs = state.signs, [sign]
+        # What is suspected by then may make an outage of it, which lasts from its own first sign.
+        began = min(each.at for each in (*suspected, sign))
+        _open(turn, Severity.DEGRADED, now, began=began)
+        state.signs, state.times = suspected, 0
     state.severity, state.recovered, state.told = Severity.DEGRADED, None, now
 
 

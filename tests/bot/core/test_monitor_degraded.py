@@ -8,13 +8,15 @@ import pytest
 
 from bot.core.baseline import Usual
 from bot.core.events import Origin, SmokeResult
+from bot.core.incident import Incident
 from bot.core.incident_events import Recovered, SignSeen, Worsened
 from bot.core.incident_state import Severity, SignKind
 from bot.core.monitor_degraded import CALM
 from bot.core.monitor_events import CheckSmoke, LoadSeen, OpenIncident, SmokeChecked
 from bot.core.monitor_state import WatchStanding
 from bot.core.smoke import FIRST_TOKEN, RATE
-from tests.support.watches import FAILED, REFUSED, Room, make_plan
+from config.engine_file import load_engine
+from tests.support.watches import BUSY, FAILED, REFUSED, Room, make_plan
 
 USUAL = Usual(speeds={FIRST_TOKEN: (0.3,), RATE: (90.0,)})
 FULL = "[2026-05-29 23:49:47 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 1"
@@ -179,3 +181,22 @@ def test_of_a_service_that_loads_nothing_is_told() -> None:
     assert room.ordered(OpenIncident) == []
     assert room.stands() is not WatchStanding.DOWN
     assert timedelta(minutes=15) == CALM
+
+
+def test_what_went_down_by_a_sign_before_it_was_degraded_is_as_old_as_that_sign() -> None:
+    room = _serving()
+    room.probe = BUSY
+    room.look()
+    first = room.now
+    room.pass_time(1)
+    for waiting in range(20, 120, 20):
+        room.tell(LoadSeen(waiting, 8))
+    (opened,) = room.ordered(OpenIncident)
+    assert (opened.plan.severity, opened.plan.began) == (Severity.DEGRADED, first)
+    room.look(2)
+    (worse,) = room.told(Worsened)
+    incident = Incident(opened.plan, load_engine("sglang"))
+    incident.begin(opened.plan.opened)
+    incident.handle(worse, room.now)
+    view = incident.view(room.now)
+    assert view.downtime == room.now - first == room.now - view.began
