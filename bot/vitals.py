@@ -81,7 +81,8 @@ class Vitals:
         self.lag = 0.0  # seconds that the loop was late at the last look
         self.depth: int | None = None  # messages that wait in Redis, of all processes; None: not known
         self.heard: tuple[bool, str] = (False, "not connected yet")
-        self.redis_gone: float | None = None  # monotonic, since when
+        self.redis_gone: float | None = None  # monotonic, since when it is of no use
+        self._refused = ""  # what it says to who writes, where it answers who reads
         self._redis_back = time.monotonic()
         self._beat = time.monotonic()
         self._measured = float("-inf")
@@ -103,16 +104,25 @@ class Vitals:
             raise RuntimeError("nothing is attached")
         self._beat = time.monotonic()
         self.heard = await self.organs.ears.hear()
+        if await self._is_of_use(self.organs):
+            if self.redis_gone is not None:
+                self.redis_gone, self._redis_back = None, time.monotonic()
+            return
+        if self.redis_gone is None:
+            self.redis_gone = time.monotonic()
+
+    async def _is_of_use(self, organs: Organs) -> bool:
+        """One that is full, cannot write to its disk, or is a replica answers, and takes nothing."""
+        leases, self._refused = organs.store.leases, ""
         try:
-            await self.organs.store.ping()
-            await self._measure(self.organs.outbox)
+            await organs.store.ping()
+            await self._measure(organs.outbox)
         except StoreUnavailable:
             self.depth = None
-            if self.redis_gone is None:
-                self.redis_gone = time.monotonic()
-            return
-        if self.redis_gone is not None:
-            self.redis_gone, self._redis_back = None, time.monotonic()
+            return False
+        if leases.refused is not None and time.monotonic() - leases.renewed >= leases.seconds:
+            self._refused = str(leases.refused)
+        return not self._refused
 
     async def _measure(self, outbox: Outbox) -> None:
         now = time.monotonic()
@@ -145,6 +155,9 @@ class Vitals:
     def _redis(self, now: float) -> Part:
         if self.redis_gone is None:
             return Part("redis", good=True, words="answers")
+        if self._refused:
+            words = f"has taken nothing for {now - self.redis_gone:.0f} s: {self._refused}"
+            return Part("redis", good=False, words=words)
         return Part("redis", good=False, words=f"has not answered for {now - self.redis_gone:.0f} s")
 
     def _slack(self, organs: Organs) -> Part:

@@ -72,6 +72,7 @@ class Leases:
         self._closed = False
         self.counts: Counter[str] = Counter()  # "claimed", "taken_over" (not let go before), "lost", "let_go"
         self.renewed = time.monotonic()  # when all that is held was last renewed
+        self.refused: StoreUnavailable | None = None  # what the newest round met; None: it went well
 
     @property
     def held(self) -> int:
@@ -121,9 +122,10 @@ class Leases:
             try:
                 async with asyncio.timeout(self.seconds):
                     await self.renew()
-                self.renewed = began
+                self.renewed, self.refused = began, None
                 pause = self.seconds / 3
             except (StoreUnavailable, TimeoutError) as error:
+                self.refused = error if isinstance(error, StoreUnavailable) else None
                 log.warning("leases_not_renewed", held=len(self._held), error=str(error) or "timed out")
                 pause = self.seconds / 10
             await asyncio.sleep(max(pause - (time.monotonic() - began), 0.01))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,39 @@ async def test_a_redis_that_is_gone_makes_nobody_kill_the_process(room: Room, ow
     await room.vitals.look()
     assert room.part("redis").good
     assert room.vitals.report().alive  # it has had no time to renew yet
+
+
+@pytest.mark.parametrize(
+    ("order", "way_back", "told"),
+    [
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "maxmemory"),
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "read only"),
+    ],
+    ids=["full", "read-only"],
+)
+async def test_a_redis_that_answers_and_takes_nothing_makes_nobody_kill_the_process(
+    room: Room, own_redis: RedisServer, order: str, way_back: str, told: str
+) -> None:
+    leases = room.store.leases
+    leases.seconds = 1.0  # a round each third of it
+    room.redis_answers_for_long()
+    renewing = asyncio.create_task(leases.run())
+    try:
+        assert own_redis.ask(order) == "+OK"
+        await until(lambda: leases.refused is not None)
+        await room.vitals.look()
+        assert room.part("redis").good  # it may be over in a moment
+        leases.renewed -= LONG
+        await room.vitals.look()
+        assert told in room.part("redis").words
+        assert "has taken nothing for 0 s" in room.part("redis").words
+        assert (room.vitals.report().alive, room.vitals.report().ready) == (True, False)
+        assert own_redis.ask(way_back) == "+OK"
+        await until(lambda: leases.refused is None)
+        await room.vitals.look()
+        assert room.vitals.report().ready
+    finally:
+        renewing.cancel()
 
 
 async def test_a_slack_that_is_gone_or_refuses_the_token_makes_nobody_kill_the_process(room: Room) -> None:
