@@ -86,14 +86,21 @@ def explain(
     evidence: Sequence[str], warnings: Sequence[Sequence[str]], *, engine: str | None = None
 ) -> Sequence[str]:
     """Why a call of NCCL failed stands in a warning of its own; the error only says that it failed."""
-    known = find_diagnosis(evidence, engine=engine)
-    if known is None or known.id != _NCCL:
-        return evidence
     for warning in reversed(warnings):
-        told = find_diagnosis(warning, engine=engine) if _NCCL_SAYS in warning[0] else None
-        if told is not None and told.id != _NCCL:
+        if find_reason(evidence, warning, engine=engine) is not None:
             return (*warning, *evidence)
     return evidence
+
+
+def find_reason(
+    evidence: Sequence[str], warning: Sequence[str], *, engine: str | None = None
+) -> Diagnosis | None:
+    """What a warning of NCCL's says of why its call failed, where the evidence is such a failure."""
+    if _NCCL_SAYS not in warning[0]:
+        return None
+    known = find_diagnosis(evidence, engine=engine)
+    told = find_diagnosis(warning, engine=engine) if known is not None and known.id == _NCCL else None
+    return told if told is not None and told.id != _NCCL else None
 
 
 def _spell_size(value: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from bot.core.cause import UNKNOWN, find_diagnosis, name_cause
+from bot.core.cause import UNKNOWN, find_diagnosis, find_reason, name_cause
 from bot.core.events import MAIN_RANK, PhaseId
 from bot.core.patience import shape_of
 from bot.core.suspect import MOST_LINES, TRACEBACK, repeats
@@ -42,7 +43,7 @@ def _near(survived: list[Suspect], ends: list[Suspect]) -> list[Suspect]:
 def _look_behind(suspects: Sequence[Suspect], root: Suspect, *, engine: str | None) -> Suspect:
     """Ranks that lost another are at times quicker to say so than that one to say why it ended."""
     known = find_diagnosis(root.lines, engine=engine)
-    if known is None or known.id != _LOST:
+    if known is None or known.id != _LOST or _is_explained(suspects, root, engine=engine):
         return root
     for each in _others(suspects, root):
         reason = find_diagnosis(each.lines, engine=engine)
@@ -51,6 +52,13 @@ def _look_behind(suspects: Sequence[Suspect], root: Suspect, *, engine: str | No
         if each.rank != root.rank:
             return each
     return root
+
+
+def _is_explained(suspects: Sequence[Suspect], root: Suspect, *, engine: str | None) -> bool:
+    """Whether NCCL itself warned why, and of something that is not the loss of another rank."""
+    warnings = (each for each in takewhile(lambda each: each is not root, suspects) if each.warning)
+    reasons = (find_reason(root.lines, each.lines, engine=engine) for each in warnings)
+    return any(reason is not None and not reason.follows for reason in reasons)
 
 
 def lasting(suspects: Sequence[Suspect]) -> list[Suspect]:

@@ -55,6 +55,19 @@ def test_a_rank_that_lost_another_may_have_been_quicker_to_say_so(reason: str, r
     assert find_root(suspects) is suspects[found]
 
 
+@pytest.mark.parametrize(
+    ("warning", "found"),
+    [
+        ("h:1:1 [0] misc/shmutils.cc:72 NCCL WARN Error: failed to extend /dev/shm/nccl-a to 9 bytes", 1),
+        ("h:1:1 [0] misc/socket.cc:59 NCCL WARN socketProgress: Connection closed by remote peer h<5>", 2),
+        ("h:1:1 [0] init.cc:12 NCCL WARN NCCL_X is odd", 2),
+    ],
+)
+def test_what_nccl_itself_explains_follows_from_no_other_rank(warning: str, found: int) -> None:
+    suspects = [suspect(warning, "TP0", warning=True), suspect(NCCL, "TP0"), suspect(OOM, "TP5")]
+    assert find_root(suspects) is suspects[found]
+
+
 def test_a_second_failure_apart_from_the_root_is_told() -> None:
     root, other = suspect("OSError: [Errno 28] No space left on device", "TP0"), suspect(OOM, "TP3")
     assert (tell_another([root, other], root) or "").startswith("TP3: Out of GPU memory")
