@@ -131,6 +131,10 @@ class _Reading:
         self._notice_start(line)
         start = self._start
         findings = start.tracker.read(line, member=_MEMBER, at=self._at)
+        if start.tracker.renewed:  # the lines that say so themselves are not in this log
+            self._begin_anew()
+            start = self._start
+            findings = start.tracker.read(line, member=_MEMBER, at=self._at)
         if not (start.tracker.phases() or findings or start.tracker.state.ready) and line.reading.strip():
             start.tracker.begin(PhaseId.PROCESS, self._at)
         if any(isinstance(each, PhaseBegan) and each.phase is PhaseId.STOPPING for each in findings):

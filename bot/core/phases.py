@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bot.core.ranks import Said
     from config.engine_file import EngineFile, Hit
 
+_EARLY = (PhaseId.DISTRIBUTED, PhaseId.WEIGHTS)  # what no server comes back to
 _LOUD = (Origin.MANAGER, Origin.JOURNALD)  # about the unit, not from the engine
 _NOTHING: tuple[Finding, ...] = ()
 # Asked of every line; in Python 3.11 an enumeration looks a member up at each mention.
@@ -53,6 +54,7 @@ class Tracker:
         self.state = state or TrackerState()
         self._where = Whereabouts(engine, self.state)
         self.spoke = MAIN_RANK  # who said the last thing in the line that was read last
+        self.renewed = False  # a rank began from the beginning although the server was ready
         self._passage = Passage(self._where, ranks=ranks)
         self._reader = engine.reader
 
@@ -114,7 +116,10 @@ class Tracker:
         rule = hit.phase
         if rule is not None and rule.ranks != "once":
             self._hear_engine()
-        if rule is None or (self.state.ready and PhaseId(rule.id) is not PhaseId.STOPPING):
+        if rule is None:
+            return
+        if self.state.ready and PhaseId(rule.id) is not PhaseId.STOPPING:
+            self.renewed |= hit.kind is Kind.BEGIN and rule.ranks == "all" and PhaseId(rule.id) in _EARLY
             return
         if hit.kind is Kind.PROGRESS:
             self._passage.progress(rule, hit, teller)

@@ -224,6 +224,17 @@ def test_a_log_that_begins_amid_service_stays_there() -> None:
     assert (died.state, died.phase) == ("failed", "ready")
 
 
+def test_a_start_that_does_not_print_its_arguments_follows_service() -> None:
+    served = "[2026-05-29 23:40:01 TP0] Prefill batch. #new-seq: 1, #new-token: 7\n"
+    again = "[2026-05-29 23:49:21 TP0] Init torch distributed begin.\n"
+    weights = "[2026-05-29 23:49:22 TP0] Load weight begin. avail mem=9.00 GB\n"
+    assert run(served + again).phase == "distributed"
+    outcome = run(served + again + weights)
+    assert (outcome.state, outcome.phase, outcome.lines) == ("starting", "weights", 3)
+    assert run(served + weights).phase == "weights"
+    assert run(journal().healthy().say("Capture cuda graph begin. avail mem=9.00 GB", "TP0")).state == "ready"
+
+
 def test_a_log_that_begins_with_a_bar_stands_where_the_bar_is() -> None:
     outcome = run("something nobody knows\nCapturing batches:  30%|##  | 3/10 [00:05<00:01,  2.50it/s]\n")
     assert (outcome.state, outcome.phase) == ("starting", "graphs")
