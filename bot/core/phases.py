@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bot.core.events import LogLine, Member, Rank
     from bot.core.findings import PhaseRecord
     from bot.core.ranks import Said
-    from config.engine_file import EngineFile, Hit
+    from config.engine_file import EngineFile, Hit, PhaseRule
 
 _EARLY = (PhaseId.DISTRIBUTED, PhaseId.WEIGHTS)  # what no server comes back to
 _LOUD = (Origin.MANAGER, Origin.JOURNALD)  # about the unit, not from the engine
@@ -116,10 +116,7 @@ class Tracker:
         rule = hit.phase
         if rule is not None and rule.ranks != "once":
             self._hear_engine()
-        if rule is None:
-            return
-        if self.state.ready and PhaseId(rule.id) is not PhaseId.STOPPING:
-            self.renewed |= hit.kind is Kind.BEGIN and rule.ranks == "all" and PhaseId(rule.id) in _EARLY
+        if rule is None or (self.state.ready and not self._ends_service(rule, hit)):
             return
         if hit.kind is Kind.PROGRESS:
             self._passage.progress(rule, hit, teller)
@@ -139,6 +136,12 @@ class Tracker:
         self._passage.close_finished(teller)
         if hit.rule.other_node and self._is_done_behind():
             self._say_ready(teller)
+
+    def _ends_service(self, rule: PhaseRule, hit: Hit) -> bool:
+        """A stop alone is told of a server that is ready; a start that hides in the same log is noted."""
+        phase = PhaseId(rule.id)
+        self.renewed |= hit.kind is Kind.BEGIN and rule.ranks == "all" and phase in _EARLY
+        return phase is PhaseId.STOPPING
 
     def _hear_noise(self, hit: Hit, teller: Teller) -> None:
         teller.found.append(NOISE)
