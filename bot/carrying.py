@@ -113,9 +113,9 @@ class Carrying:
         self.ground.tallies.put_off["startup"] += 1
         log.error("operation_put_off", operation=name, seconds=seconds, error=repr(error), exc_info=news)
 
-    async def _let_go(self, lease: Lease) -> None:
+    async def _let_go(self, lease: Lease, *, untouched: bool = False) -> None:
         with contextlib.suppress(StoreUnavailable):  # else it runs out by itself
-            await self.ground.store.leases.let_go(lease)
+            await self.ground.store.leases.let_go(lease, untouched=untouched)
         self.owned.discard(OperationId(lease.name))
 
     def _lose(self, lease: Lease) -> None:
@@ -182,7 +182,7 @@ class Carrying:
                 return False
             if running is None or self._leaving:
                 running = None
-                await self._let_go(lease)
+                await self._let_go(lease, untouched=True)  # whoever goes on with it tells how long nobody did
                 return False
             log.info("operation_adopted", operation=name, away=str(lease.away), clean=lease.clean)
             running.delay = after * _ADOPTED_APART

@@ -102,13 +102,17 @@ class Leases:
             return False
         return time.monotonic() - held.confirmed < self.seconds
 
-    async def let_go(self, lease: Lease) -> None:
-        """In order: the next owner is told so. Quietly, when it is not ours any more."""
+    async def let_go(self, lease: Lease, *, untouched: bool = False) -> None:
+        """In order: the next owner is told so. Quietly, when it is not ours any more.
+
+        `untouched`: nothing was done with it, so that the next owner is told of the one before us.
+        """
         held = self._held.get(lease.name)
         if held is not None and held.lease.number == lease.number:
             del self._held[lease.name]
             self.counts["let_go"] += 1
-        await self._link.run(FREE_LEASE, _keys(lease.name), self._value(lease), lease.number, _KEEP)
+        words = (self._value(lease), lease.number, _KEEP, "untouched" if untouched else "")
+        await self._link.run(FREE_LEASE, _keys(lease.name), *words)
 
     async def is_owned(self, name: str) -> bool:
         """Whether some process has it, this one included, that is not certainly dead."""

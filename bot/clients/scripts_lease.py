@@ -9,7 +9,7 @@ from __future__ import annotations
 LEASE_PARTS = (
     "owner",  # OWNER|NUMBER, for as long as the lease lasts
     "fence",  # the number; every write of an owner is checked against it
-    "seen",  # hash: at (unix ms of the last sign of life), clean (let go in order), what the claim found
+    "seen",  # hash: at (unix ms, the last sign of life), clean (let go in order), back, what the claim found
 )
 
 _LEASE = f"""
@@ -39,8 +39,8 @@ local away = former[1] and whole(math.max(now - tonumber(former[1]), 0)) or ''
 local orderly = (not former[1] or former[2]) and '1' or '0'
 redis.call('SET', owner, mine .. number, 'PX', ARGV[2])
 redis.call('SET', fence, number, 'EX', ARGV[4])
-redis.call('HDEL', seen, 'clean', 'saved')
-redis.call('HSET', seen, 'at', whole(now), 'away', away, 'orderly', orderly)
+redis.call('HDEL', seen, 'clean', 'back', 'saved')
+redis.call('HSET', seen, 'at', whole(now), 'away', away, 'orderly', orderly, 'former', former[1] or '')
 redis.call('EXPIRE', seen, ARGV[4])
 return {'claimed', number, away, orderly}
 """
@@ -55,7 +55,8 @@ local number = redis.call('GET', fence)
 if not number then return 'empty' end
 local held = redis.call('GET', owner)
 if number ~= ARGV[2] or (held and held ~= ARGV[1]) then return 'lost' end
-if redis.call('HEXISTS', seen, 'clean') == 1 then return 'free' end
+local let_go = redis.call('HMGET', seen, 'clean', 'back')
+if let_go[1] or let_go[2] then return 'free' end
 redis.call('SET', owner, ARGV[1], 'PX', ARGV[3])
 redis.call('EXPIRE', fence, ARGV[4])
 redis.call('HSET', seen, 'at', whole(now))
@@ -64,7 +65,8 @@ return 'renewed'
 """
 )
 
-# ARGV: OWNER|NUMBER, NUMBER, seconds to keep.
+# ARGV: OWNER|NUMBER, NUMBER, seconds to keep, 'untouched' or ''. Untouched, it is left as the claim found it:
+# the next owner is told of the former one.
 FREE_LEASE = (
     _LEASE
     + """
@@ -72,7 +74,12 @@ if redis.call('GET', fence) ~= ARGV[2] then return 'other' end
 local held = redis.call('GET', owner)
 if held and held ~= ARGV[1] then return 'other' end
 redis.call('DEL', owner)
-redis.call('HSET', seen, 'at', whole(now), 'clean', '1')
+local found = redis.call('HMGET', seen, 'orderly', 'former')
+if ARGV[4] == 'untouched' and found[1] == '0' and found[2] then
+  redis.call('HSET', seen, 'at', found[2], 'back', '1')
+else
+  redis.call('HSET', seen, 'at', whole(now), 'clean', '1')
+end
 redis.call('EXPIRE', seen, ARGV[3])
 return 'free'
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 
 from bot.adoption import NOT_BEGUN, NOT_RESTORED, restore, view_of
 from bot.core.events import OperationId, ServiceName, UserId, Verb
+from bot.startups import Startups
 from tests.support.carriers import CLOSED, MEMBER, SERVICE, backstage
 
 pytestmark = pytest.mark.looptime
@@ -29,6 +31,24 @@ async def test_how_long_nobody_had_it_is_told_once() -> None:
         [told] = [text for text in stage.store.texts() if "resumed" in text]
         assert "42s" in told
         assert stage.saved(running).closed is None
+
+
+async def test_how_long_nobody_had_it_is_told_by_who_can_go_on_with_it() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        await stage.begin()
+        await stage.until(lambda: stage.host.orders)
+        await asyncio.sleep(6)
+        await stage.crash()
+        await asyncio.sleep(30)
+        fewer = stage.ground.configuration.model_copy(update={"services": {}})
+        other = Startups(replace(stage.ground, configuration=fewer))  # of a process not configured anew yet
+        for _ in range(6):
+            assert await other.adopt() == 0
+            await asyncio.sleep(2)
+        await stage.startups.adopt()
+        await stage.until(lambda: any("resumed" in text for text in stage.store.texts()))
+        assert ["42s" in text for text in stage.store.texts() if "resumed" in text] == [True]
 
 
 async def test_a_record_that_was_set_aside_is_told_where_its_thread_stands() -> None:

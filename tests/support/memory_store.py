@@ -54,10 +54,12 @@ class MemoryLeases:
         if lease is not None and self.held.get(lease.name, (0, None))[1] != lease:
             raise OwnershipLost(f"another process has {lease.name}")
 
-    async def let_go(self, lease: Lease) -> None:
+    async def let_go(self, lease: Lease, *, untouched: bool = False) -> None:
         self._answer("let_go")
-        if self.held.get(lease.name, (0, None))[1] == lease:
-            del self.held[lease.name]
+        if self.held.get(lease.name, (0, None))[1] != lease:
+            return
+        del self.held[lease.name]
+        if lease.clean or not untouched:
             self.clean.add(lease.name)
             self._seen[lease.name] = asyncio.get_running_loop().time()
 

@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from bot.clients.leases import PROCESSES, Lease, Leases
 from bot.clients.redis_link import RedisLink, thread_key
+from bot.clients.scripts_lease import LEASE_PARTS, RENEW_LEASE
 from bot.clients.store_epoch import EPOCH
 from bot.errors import StoreUnavailable
 from tests.support.waiting import until
@@ -127,6 +128,32 @@ async def test_let_go_in_order_is_told_to_the_next(first: Leases, second: Leases
     assert after.clean
     assert after.away is not None
     assert timedelta() <= after.away < timedelta(minutes=1)
+
+
+async def test_given_back_untouched_the_next_is_told_of_the_one_before(
+    first: Leases, second: Leases, link: RedisLink
+) -> None:
+    brief = Leases(link, owner="brief", seconds=SHORT)
+    await claimed(brief)
+    await expired(link)
+    await asyncio.sleep(0.3)  # it is away for longer than what follows takes
+    found = await claimed(second)
+    assert (found.clean, found.away is not None) == (False, True)
+    await second.renew()
+    await second.let_go(found, untouched=True)
+    assert not await first.is_owned("op1")
+    late = (f"second|{found.number}", found.number, 60_000, 60)
+    assert await link.run(RENEW_LEASE, [thread_key("op1", part) for part in LEASE_PARTS], *late) == b"free"
+    after = await claimed(first)
+    assert not after.clean
+    assert after.away is not None
+    assert found.away is not None
+    assert after.away >= found.away
+    await first.let_go(after)
+    ordered = await claimed(second)
+    assert ordered.clean
+    await second.let_go(ordered, untouched=True)
+    assert (await claimed(first)).clean
 
 
 async def test_what_becomes_of_leases_is_counted(first: Leases, second: Leases, link: RedisLink) -> None:

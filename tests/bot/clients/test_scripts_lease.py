@@ -60,7 +60,7 @@ async def test_letting_go_twice_is_letting_go(link: RedisLink) -> None:
 
 async def test_the_next_owner_is_not_let_go_in_order_by_the_last(link: RedisLink) -> None:
     _, number, *_ = await link.run(CLAIM_LEASE, KEYS, "first", MINUTE, "", KEEP)
-    await link.run(FREE_LEASE, KEYS, f"first|{number.decode()}", number, KEEP)
+    await link.run(FREE_LEASE, KEYS, f"first|{number.decode()}", number, KEEP, "")
     await link.run(CLAIM_LEASE, KEYS, "second", MINUTE, "", KEEP)
     held = await link.ask(link.redis.get(KEYS[0]))
     assert isinstance(held, bytes)
@@ -71,7 +71,7 @@ async def test_nothing_stays_for_ever(link: RedisLink) -> None:
     _, number, *_ = await link.run(CLAIM_LEASE, KEYS, "me", MINUTE, "", KEEP)
     for script, *words in (
         (RENEW_LEASE, f"me|{number.decode()}", number, MINUTE, KEEP),
-        (FREE_LEASE, f"me|{number.decode()}", number, KEEP),
+        (FREE_LEASE, f"me|{number.decode()}", number, KEEP, ""),
     ):
         assert all([await link.ask(link.redis.ttl(key)) > 0 for key in KEYS])
         await link.run(script, KEYS, *words)
