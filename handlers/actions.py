@@ -15,7 +15,8 @@ from bot.core.events import ChannelId, HostName, MessageTs, OperationId, Service
 from bot.errors import CommandRefused, StoreUnavailable
 from handlers.dialogue import COMMAND, UNREADABLE
 from handlers.turns import Speaker, Turn
-from handlers.voices import EphemeralVoice, ModalVoice, PressVoice
+from handlers.voices import ModalVoice, PressVoice
+from handlers.whispers import Whisper
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncRespond
@@ -176,12 +177,13 @@ def _own_thread(body: dict[str, Any]) -> str | None:
 
 def choose_voice(parts: Parts, respond: AsyncRespond, body: dict[str, Any], *, replace: bool) -> Voice:
     """A question asked in private is replaced by its answer; in a thread the answer stands in the thread."""
-    container = body.get("container", {})
+    container, user = body.get("container", {}), body["user"]["id"]
     if container.get("type") == "view":
-        return ModalVoice(None, parts.client, container["view_id"])
-    if container.get("is_ephemeral"):
-        return PressVoice(respond, replace=replace)
+        return ModalVoice(None, parts.client, container["view_id"], user)
     thread = _own_thread(body)
+    whisper = Whisper(parts.client, body.get("channel", {}).get("id"), user, thread)
+    if container.get("is_ephemeral"):
+        return PressVoice(respond, replace, whisper)
     if thread and "channel" in body:
-        return EphemeralVoice(parts.client, body["channel"]["id"], body["user"]["id"], thread)
-    return PressVoice(respond, replace=False)
+        return whisper
+    return PressVoice(respond, replace=False, otherwise=whisper)

@@ -9,6 +9,7 @@ from uuid import uuid4
 from bot.clients.records import Intent
 from bot.core.events import ChannelId, UserId
 from handlers.voices import SlashVoice
+from handlers.whispers import Whisper
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncRespond
@@ -30,4 +31,5 @@ def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
             channel=ChannelId(body["channel_id"]),
             words=parts.mask(body.get("text") or ""),
         )
-        await intents.receive(intent, SlashVoice(ack, respond))
+        otherwise = Whisper(parts.client, body["channel_id"], body["user_id"])
+        await intents.receive(intent, SlashVoice(ack, respond, otherwise))

@@ -36,7 +36,7 @@ def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
             ).decode(),
             view=view["id"],
         )
-        await intents.receive(intent, ModalVoice(ack, parts.client, view["id"]))
+        await intents.receive(intent, ModalVoice(ack, parts.client, view["id"], intent.user))
 
 
 def read_reason(view: dict[str, Any]) -> str:

@@ -12,9 +12,9 @@ from slack_bolt.async_app import AsyncAck, AsyncRespond
 
 from bot.clients.slack_calls import sending
 from bot.core.answers import make_modal
-from bot.core.undelivered import render_aside
-from bot.errors import SlackBusy, SlackRefused
+from bot.core.blocks import section
 from handlers.parts import Web
+from handlers.whispers import NOT_TAKEN, RESPONSE_URL, Whisper, read_failure, say_or_simplify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_OK = 200
-_WHISPER, _POST = "chat.postEphemeral", "chat.postMessage"
+_UPDATE = "views.update"
 _OVERTAKING = 0.3  # seconds in which a call of ours may reach Slack before the acknowledgement sent earlier
 
 
@@ -46,13 +45,14 @@ class SlashVoice:
 
     ack: AsyncAck
     respond: AsyncRespond
+    otherwise: Whisper
     _acknowledged: bool = field(default=False, init=False)
     _told: float = field(default=0.0, init=False)  # monotonic: when the acknowledgement took an answer along
 
     async def tell(self, message: Message) -> None:
         if self._acknowledged:
             await asyncio.sleep(self._told + _OVERTAKING - time.monotonic())
-            await _respond(self.respond, message, replace=False)
+            await _respond(self.respond, message, self.otherwise, replace=False)
             return
         self._acknowledged, self._told = True, time.monotonic()
         await self.ack(text=message.text, blocks=message.blocks, response_type="ephemeral")
@@ -64,44 +64,15 @@ class SlashVoice:
 
 
 @dataclass(frozen=True, slots=True)
-class EphemeralVoice:
-    """Answers where a person mentioned the bot or pressed a button in a thread; seen by that person alone."""
-
-    web: Web
-    channel: str
-    user: str
-    thread_ts: str | None
-
-    async def tell(self, message: Message) -> None:
-        """Where Slack refuses it there, in the conversation with that person: their id stands for it."""
-        thread = {} if self.thread_ts is None else {"thread_ts": self.thread_ts}
-        try:
-            with sending(_WHISPER):
-                await self.web.chat_postEphemeral(
-                    channel=self.channel, user=self.user, text=message.text, blocks=message.blocks, **thread
-                )
-        except (SlackRefused, SlackBusy) as error:  # of what may have arrived nothing is said twice
-            aside = render_aside(message, self.channel, error.code)
-            with sending(_POST):
-                await self.web.chat_postMessage(
-                    channel=self.user,
-                    text=aside.text,
-                    blocks=aside.blocks,
-                    unfurl_links=False,
-                    unfurl_media=False,
-                )
-            log.info("answer_told_aside", channel=self.channel, by=self.user, code=error.code)
-
-
-@dataclass(frozen=True, slots=True)
 class PressVoice:
     """Answers a press through the response_url; `replace`: in the place of the question that was pressed."""
 
     respond: AsyncRespond
     replace: bool
+    otherwise: Whisper
 
     async def tell(self, message: Message) -> None:
-        await _respond(self.respond, message, replace=self.replace)
+        await _respond(self.respond, message, self.otherwise, replace=self.replace)
 
 
 @dataclass(slots=True)
@@ -111,10 +82,18 @@ class ModalVoice:
     ack: AsyncAck | None
     web: Web
     view_id: str
+    user: str
     _acknowledged: float = field(default=0.0, init=False)  # monotonic
 
     async def tell(self, message: Message) -> None:
-        await self._show(message.blocks)
+        """A modal that was closed meanwhile shows nothing any more."""
+        try:
+            await say_or_simplify(self._show_message, message)
+        except NOT_TAKEN as error:
+            await Whisper(self.web, None, self.user).tell_aside(message, error.code)
+
+    async def _show_message(self, message: Message) -> None:
+        await self._show(message.blocks or (section(message.text),))
 
     async def acknowledge(self) -> None:
         """Keeps the modal open for an answer that is still to come."""
@@ -126,31 +105,34 @@ class ModalVoice:
         ack, self.ack = self.ack, None
         if ack is None:
             await asyncio.sleep(self._acknowledged + _OVERTAKING - time.monotonic())
-            await self.web.views_update(view_id=self.view_id, view=view)
+            with sending(_UPDATE):
+                await self.web.views_update(view_id=self.view_id, view=view)
         else:
             self._acknowledged = time.monotonic()
             await ack(response_action="update", view=view)
 
 
-class NoVoice:
-    """Nobody can be told: there is neither a channel nor a modal."""
-
-    async def tell(self, message: Message) -> None:
-        log.warning("answer_without_a_place", text=message.text)
-
-
 def restore_voice(web: Web, intent: Intent) -> Voice:
     """For a process that did not hear the words itself: acknowledgement and response_url are not its own."""
     if intent.view is not None:
-        return ModalVoice(None, web, intent.view)
-    if intent.channel is None:
-        return NoVoice()
-    return EphemeralVoice(web, intent.channel, intent.user, intent.thread_ts)
+        return ModalVoice(None, web, intent.view, intent.user)
+    return Whisper(web, intent.channel, intent.user, intent.thread_ts)
 
 
-async def _respond(respond: AsyncRespond, message: Message, *, replace: bool) -> None:
-    answer = await respond(
-        text=message.text, blocks=message.blocks, response_type="ephemeral", replace_original=replace
-    )
-    if answer.status_code != _OK:
-        log.warning("answer_not_delivered", status=answer.status_code, body=answer.body[:200])
+async def _respond(respond: AsyncRespond, message: Message, otherwise: Whisper, *, replace: bool) -> None:
+    """A response_url is spent after five answers or half an hour: then there are other ways."""
+
+    async def send(said: Message) -> None:
+        with sending(RESPONSE_URL):
+            answer = await respond(
+                text=said.text, blocks=said.blocks, response_type="ephemeral", replace_original=replace
+            )
+        failure = read_failure(answer.status_code, answer.body)
+        if failure is not None:
+            raise failure
+
+    try:
+        await say_or_simplify(send, message)
+    except NOT_TAKEN as error:
+        log.info("response_url_not_taken", by=otherwise.user, code=error.code)
+        await otherwise.tell(message)

@@ -10,6 +10,7 @@ from bot.core.blocks import (
     Block,
     Message,
     context,
+    cut,
     make_message,
     mention,
     mention_channel,
@@ -19,6 +20,8 @@ from bot.core.blocks import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from bot.core.events import ChannelId
 
 _MENDING = {
@@ -29,6 +32,7 @@ _MENDING = {
     "missing_scope": "Reinstall the app with the scopes that `kimi-bot manifest` lists.",
     "no_permission": "Reinstall the app with the scopes that `kimi-bot manifest` lists.",
 }
+_MOST_PLAIN = 2_500  # bytes of JSON; chat.update takes 4,000 bytes
 _RESTRICTED = "Whoever manages the channel has to let kimi post there."
 _UNKNOWN = "`kimi-bot check` looks at tokens, scopes and channels."
 
@@ -67,15 +71,43 @@ def render_untold(channel: ChannelId, code: str, *, fallback: ChannelId | None) 
     return make_message(told, section(told))
 
 
-def render_aside(answer: Message, channel: str, code: str) -> Message:
-    """A private answer, in the conversation with who asked, where no button of a channel works."""
+def render_plain(answer: Message, code: str) -> Message:
+    """The same in text alone and short, for a Slack that answered `code` to its blocks."""
+    told = cut("\n".join(_words_of(answer.blocks)) or answer.text, _MOST_PLAIN)
+    return Message(
+        f"{told}\nShortened, without tables and buttons: Slack answers {say_code(code)} to all of it."
+    )
+
+
+def _words_of(blocks: Sequence[Block]) -> Iterator[str]:
+    """What stands in sections and below them; not in tables, logs and on buttons."""
+    for block in blocks:
+        if block["type"] == "section" and "text" in block:
+            yield block["text"]["text"]
+        elif block["type"] == "context":
+            yield from (element["text"] for element in block["elements"] if "text" in element)
+
+
+def render_aside(answer: Message, channel: str | None, code: str | None) -> Message:
+    """A private answer, in the conversation with who asked, where no button of a channel works.
+
+    `code`: what Slack said where it was to be told; None: no such place is known.
+    """
     kept = [block for block in answer.blocks if block["type"] != "actions"]
     told = (
-        f"Asked in {mention_channel(channel)}; told here, because Slack would not show it to you there: "
-        f"it answers {say_code(code)}."
+        "Told here, because "
+        if channel is None
+        else f"Asked in {mention_channel(channel)}; told here, because "
     )
+    told += (
+        "kimi went down before it could answer you"
+        if code is None
+        else "Slack would not show it to you there"
+    )
+    told += "." if code is None else f": it answers {say_code(code)}."
     if len(kept) < len(answer.blocks):
-        told += " It has buttons that work there alone: type it with `/kimi` there to see them."
+        where = "in a channel" if channel is None else "there"
+        told += f" It has buttons that work {where} alone: type it with `/kimi` there to see them."
     return Message(f"{answer.text}\n{told}", (*kept[: MOST_BLOCKS - 1], context(told)))
 
 

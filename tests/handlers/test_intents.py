@@ -461,7 +461,7 @@ async def test_a_press_that_cannot_be_written_down_is_answered(
 # Slack away while it is answered.
 
 
-@pytest.mark.parametrize("fault", [ResetBeforeAccept(), Status(500), ErrorCode("used_url")])
+@pytest.mark.parametrize("fault", [ResetBeforeAccept(), Status(500)])
 async def test_a_restart_whose_answer_does_not_arrive_is_done_all_the_same(room: Room, fault: Fault) -> None:
     room.startups.gate.clear()
     await restart(room)

@@ -7,6 +7,7 @@ from unittest.mock import ANY
 
 from bot.core.events import OperationId, ServiceName, UserId, Verb
 from bot.core.request import Busy, Held, NeedsConfirmation, Request, Started
+from bot.practice.slack_faults import ErrorCode
 from bot.practice.slack_state import PostedMessage
 from handlers.views import read_reason
 from tests.support.configurations import ALICE, BOB, MALLORY
@@ -92,3 +93,13 @@ async def test_a_secret_in_the_reason_is_masked(room: Room) -> None:
     await room.slack.submit(ALICE, {"reason": {"reason": f"with {secret}"}})
     (request,) = await room.wait_for(lambda: room.startups.requests)
     assert request.reason == "with [masked]"
+
+
+async def test_blocks_the_modal_refuses_are_said_there_in_plain_words(room: Room) -> None:
+    await ask(room, ALICE)
+    room.startups.gate.clear()
+    await room.slack.submit(ALICE, {"reason": {"reason": ""}})
+    room.slack.faults.add("views.update", ErrorCode("invalid_blocks"))
+    room.startups.gate.set()
+    await room.wait_for(lambda: "Restarting" in told(room.slack.modal(ALICE)))
+    assert "`invalid_blocks`" in told(room.slack.modal(ALICE))

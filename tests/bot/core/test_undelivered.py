@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from bot.core.blocks import Message, actions, button, section
+from bot.core.blocks import Message, actions, button, context, preformatted, section
 from bot.core.events import ChannelId
 from bot.core.undelivered import (
     mend,
     name_place,
     render_aside,
+    render_plain,
     render_refusal,
     render_refusal_with,
     render_untold,
@@ -70,3 +71,31 @@ def test_a_private_answer_that_is_told_aside_says_why_and_has_no_buttons() -> No
         assert word in aside.text
     plain = render_aside(Message("up", (section("up"),)), "C0OPS", "unknown_method")
     assert "buttons" not in plain.text
+
+
+def test_a_private_answer_told_aside_needs_no_channel() -> None:
+    answer = Message("Restart it?", (section("Restart it?"), actions(button("Yes", "confirm", "x"))))
+    closed = render_aside(answer, None, "not_found")
+    assert closed.text == (
+        "Restart it?\nTold here, because Slack would not show it to you there: it answers `not_found`. "
+        "It has buttons that work in a channel alone: type it with `/kimi` there to see them."
+    )
+    assert render_aside(Message("up"), None, None).text.endswith("kimi went down before it could answer you.")
+
+
+def test_an_answer_without_its_blocks_says_what_stood_in_them_and_stays_short() -> None:
+    blocks = (
+        section("*kimi-k2.5* went wrong"),
+        preformatted("a log", 100),
+        context("ask *why*"),
+        {"type": "section", "fields": [{"type": "mrkdwn", "text": "a field"}]},
+        actions(button("Yes", "confirm", "x")),
+    )
+    plain = render_plain(Message("short", blocks), "invalid_blocks")
+    assert plain == Message(
+        "*kimi-k2.5* went wrong\nask *why*\n"
+        "Shortened, without tables and buttons: Slack answers `invalid_blocks` to all of it."
+    )
+    assert render_plain(Message("short"), "no_text").text.startswith("short\nShortened")
+    long = render_plain(Message("x", tuple(section("ü" * 400) for _ in range(40))), "msg_too_long")
+    assert len(long.text.encode()) < 4_000
