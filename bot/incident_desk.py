@@ -27,9 +27,9 @@ from bot.core.incident_view import (
     cause_of,
     downtime_of,
     first_read,
+    last_healthy_of,
     present_cause,
     present_read,
-    times_of,
     was_hidden,
 )
 from bot.core.request import Outage, operation_of
@@ -163,7 +163,7 @@ class Desk(Mutes):
             link=address.permalink if address is not None else None,
             hidden=was_hidden(plan, state),
             read=present_read(state) or first_read(state),
-            last_healthy=plan.last_healthy if plan.service is None and times_of(plan, state) == 1 else None,
+            last_healthy=last_healthy_of(plan, state) if plan.service is None else None,
         )
 
     async def outage_of(self, service: ServiceName) -> Outage | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from asyncio import Task
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
@@ -26,12 +27,15 @@ from bot.incidents import Incidents
 from bot.startups import Startups
 
 if TYPE_CHECKING:
+    from bot.core.incident_state import IncidentId
     from bot.watch_orders import Order
 
 log = structlog.get_logger()
 
 _RETRY = 1.0  # real seconds
 _TRIES = 30  # at a time
+_LOOK_EVERY = 0.05  # real seconds: whether the first word of an outage stands, for which its start waits
+_ROOT_LOOKS = 60
 _UNSEEN = (HostUnreachable, CommandTimedOut, HostKeyRejected, LoginRefused)
 
 
@@ -70,6 +74,8 @@ class Acts:
         with a round that comes, once it does.
         """
         reason = tell_how(order.how, order.attempt)
+        if order.incident is not None:
+            await self._await_root(order.incident)
         for _ in range(_TRIES):
             try:
                 operation = await self.startups.follow(order.service, order.invocation, reason=reason)
@@ -88,6 +94,14 @@ class Acts:
                 log.info(told, service=order.service, operation=operation, how=order.how)
                 return self._done(name)
         return False
+
+    async def _await_root(self, incident: IncidentId) -> None:
+        """A channel is to read first what happened: systemd may start it anew 0.1 s after it died."""
+        with contextlib.suppress(StoreUnavailable):
+            for _ in range(_ROOT_LOOKS):
+                if await self.ground.store.address(incident) is not None:
+                    return
+                await asyncio.sleep(_LOOK_EVERY)
 
     def _wait(self, order: WatchStart, name: str, error: KimiError) -> None:
         """Each round tries it; the log has it once."""

@@ -51,7 +51,7 @@ class IncidentRow:
     link: str | None = None  # to its thread
     hidden: bool = False  # a host that was there all the time, and told nothing
     read: RunRead | None = None  # the log that says why
-    last_healthy: datetime | None = None  # of a host that is gone for the first time
+    last_healthy: datetime | None = None  # of a host that is gone
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def _take_over(turn: IncidentTurn, event: StartOver, now: datetime) -> None:
     note = next((each for each in turn.state.starts if each.operation == event.operation), None)
     if note is None or note.ended is not None:
         return
-    note.ended, note.verdict = now, str(event.verdict)
+    note.ended, note.verdict, note.took = now, str(event.verdict), event.took
     if event.verdict is Verdict.FAILED and note.how is How.SYSTEMD:
         turn.state.attempts += 1
     told = StartOverTold(event.verdict, event.took, event.cause, note.link)

@@ -21,10 +21,11 @@ class SignSeen:
 
 @dataclass(frozen=True, slots=True)
 class Worsened:
-    """What was degraded is an outage now."""
+    """What was degraded is an outage now. `last_healthy`: the last good check before that."""
 
     severity: Severity
     sign: Sign
+    last_healthy: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ class DownAgain:
     since: datetime
     sign: Sign
     severity: Severity
+    last_healthy: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,9 +117,9 @@ def _where(view: IncidentView) -> str:
 
 
 def _last(view: IncidentView) -> str:
-    """A probe that goes on answering while the engine is dead says nothing; of the first time, it is old."""
+    """A probe that goes on answering while the engine is dead says nothing."""
     dead = view.stands is not None and view.stands.kind is SignKind.SMOKE
-    last = view.last_healthy if not dead and view.times == 1 else None
+    last = view.last_healthy if not dead else None
     return f" · last good check {say_clock(last)}" if last is not None else ""
 
 
@@ -129,7 +129,7 @@ def _present(view: IncidentView) -> tuple[str, ...]:
     cause = f"Cause: {causes}" if causes else _first_sign(view)
     if not view.is_open or view.stands is None:
         return (cause, _affected(view))
-    others = [sign for sign in view.signs if sign != view.stands]
+    others = [sign for sign in view.signs if sign.brief != view.stands.brief]
     before = [sign for sign in others if sign.at < view.stands.at]
     more = [sign for sign in others if sign not in before]
     return (cause, _signs("Also", more), _signs("Before that", before), _affected(view))

@@ -51,7 +51,7 @@ def take_sign(
                 call_anew(state, now)  # who is on one host may not know that all are away
             turn.say(SignTold(sign), EntryKind.SIGN, now)
         case Worsened() if state.ending is not None:  # closed by hand in the same moment
-            _take_again(turn, DownAgain(sign.at, sign, event.severity), now)
+            _take_again(turn, DownAgain(sign.at, sign, event.severity, event.last_healthy), now)
         case Worsened():
             _take_worse(turn, event, now)
         case DownAgain():
@@ -73,6 +73,7 @@ def _take_worse(turn: IncidentTurn, event: Worsened, now: datetime) -> None:
     state, sign = turn.state, event.sign
     _add(turn, sign)
     state.severity, state.present, state.down_since = event.severity, sign, sign.at
+    state.last_healthy = event.last_healthy or state.last_healthy
     state.falls += 1
     state.newest = None
     call_anew(state, now)
@@ -84,7 +85,7 @@ def _take_again(turn: IncidentTurn, event: DownAgain, now: datetime) -> None:
     state, sign, down = turn.state, event.sign, event.severity is not Severity.DEGRADED
     if state.ending is None:  # its end was never heard of
         if down and state.severity is Severity.DEGRADED:
-            _take_worse(turn, Worsened(event.severity, sign), now)
+            _take_worse(turn, Worsened(event.severity, sign, event.last_healthy), now)
         else:
             take_sign(turn, SignSeen(sign), now)
         return
@@ -96,6 +97,7 @@ def _take_again(turn: IncidentTurn, event: DownAgain, now: datetime) -> None:
     state.severity, state.present = event.severity, sign
     state.ending, state.recovered, state.over = None, None, None
     state.ended_by, state.ended_why = None, ""
+    state.last_healthy = event.last_healthy or state.last_healthy
     state.muted = None  # nothing is told of what is muted
     if down:
         state.down_since = event.since
@@ -150,6 +152,8 @@ def take_log(turn: IncidentTurn, event: RunLogRead, now: datetime) -> None:
     told = state.newest is not None and state.newest.is_known and state.read_time == state.times
     if not read.excerpt or told or state.ending is not None:
         return  # another member has told it, or there is nothing to show
+    if state.times > 1 and read == state.read:
+        return  # nothing was logged since it was down before: that has been told
     state.read_time, state.newest = state.times, read
     state.read = read if state.read is None or not state.read.is_known else state.read
     turn.say(RunTold(read), EntryKind.LOG, now)

@@ -197,6 +197,7 @@ class StartNote:
     link: str | None = None
     ended: datetime | None = None
     verdict: str | None = None
+    took: timedelta | None = None
 
 
 @dataclass(slots=True)
@@ -224,6 +225,7 @@ class IncidentState:
     times: int = 1  # how often it was told to be over and was not, and once
     falls: int = 0  # how often it went down; what is only degraded does not
     down_since: datetime | None = None  # None: it serves at present
+    last_healthy: datetime | None = None  # before it last went down; None: as it was opened
     downtime: timedelta = timedelta()  # of the times before
     recovered: datetime | None = None  # when its end was told
     over: datetime | None = None  # since when it serves again, where that is known; else the same

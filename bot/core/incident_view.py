@@ -34,7 +34,7 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         now=now,
         signs=(*state.signs[:1], *state.signs[1:][-_NEWEST:]),
         host_answers=plan.host_answers,
-        last_healthy=plan.last_healthy,
+        last_healthy=last_healthy_of(plan, state),
         restarts_itself=plan.restarts_itself,
         cause=present_cause(state),
         first_cause=first_cause(state),
@@ -65,6 +65,13 @@ def _affected(plan: IncidentPlan, state: IncidentState) -> tuple[ServiceName, ..
     if state.hidden is not None and state.ending is None:
         return state.hidden
     return state.affected or plan.affected
+
+
+def last_healthy_of(plan: IncidentPlan, state: IncidentState) -> datetime | None:
+    """The last good check before what is wrong now; None: it is not known, of a time behind the first."""
+    if state.last_healthy is not None:
+        return state.last_healthy
+    return plan.last_healthy if state.times == 1 else None
 
 
 def worst_of(plan: IncidentPlan, state: IncidentState) -> Severity:
@@ -141,8 +148,15 @@ def all_causes(state: IncidentState) -> str:
 
 
 def loading_of(state: IncidentState) -> timedelta:
-    """How long startups took that were followed while it was down; what proves one healthy comes later."""
+    """How long startups took that were followed while it was down; what proves one healthy comes later.
+
+    Never longer than the thread of that start says.
+    """
     over = state.over if state.ending is not None else None
-    spans = [(each.began, each.ended) for each in state.starts if each.ended is not None]
-    took = ((min(ended, over) if over is not None else ended) - began for began, ended in spans)
-    return sum((max(each, timedelta()) for each in took), timedelta())
+    loading = timedelta()
+    for each in state.starts:
+        if each.ended is not None:
+            until = each.ended if over is None else min(each.ended, over)
+            span = max(until - each.began, timedelta())
+            loading += span if each.took is None else min(span, each.took)
+    return loading

@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from bot.core.incident_state import short_id
-from bot.core.incident_view import cause_of, downtime_of, times_of
+from bot.core.incident_view import cause_of, downtime_of, last_healthy_of, times_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,7 +48,7 @@ def make_payload(
         "began": _iso(plan.began),
         "opened": _iso(plan.opened),
         "ended": _iso(state.over if state.ending is not None else None),
-        "last_healthy": _iso(plan.last_healthy),
+        "last_healthy": _iso(last_healthy_of(plan, state)),
         "downtime_seconds": round(downtime_of(state, now).total_seconds(), 3),
         "times": times_of(plan, state),
         "attempts": state.attempts,

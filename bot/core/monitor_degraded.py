@@ -58,13 +58,14 @@ def take_smoke(turn: WatchTurn, result: SmokeResult, now: datetime) -> None:
 def _take_failure(turn: WatchTurn, result: SmokeResult, now: datetime) -> None:
     state = turn.state
     state.smoke_fails += 1
+    state.smoke_failed = now if state.smoke_fails == 1 else state.smoke_failed or now
     if state.smoke_fails < SMOKE_FAILURES:
         turn.order(CheckSmoke())
     elif state.standing in {WatchStanding.SERVING, WatchStanding.SUSPECT}:
         why = (result.error or "no answer").rstrip(".")
         told = f"a completion fails: {why}"
         evidence = ("/health answers 200",) if state.fails == 0 else ()
-        fall(turn, Sign(SignKind.SMOKE, now, told, evidence=evidence), now)
+        fall(turn, Sign(SignKind.SMOKE, state.smoke_failed, told, evidence=evidence), now)
 
 
 def is_mute(turn: WatchTurn, now: datetime) -> bool:

@@ -207,10 +207,10 @@ class HostWatch:
             self._tell_change(sign, shown)
             return
         if state.severity is not None:
-            self._tell(Worsened(severity, sign))
+            self._tell(Worsened(severity, sign, state.last_seen))
             state.told.append(shown.what)
         elif state.incident is not None and state.recovered and now - state.recovered <= FLAP_WINDOW:
-            self._tell(DownAgain(since, began, severity))
+            self._tell(DownAgain(since, began, severity, state.last_seen))
             state.told = [shown.what]
         else:
             self._open(severity, began, shown, now)

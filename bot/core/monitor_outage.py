@@ -119,11 +119,11 @@ def open_if_due(turn: WatchTurn, now: datetime, *, severity: Severity = Severity
         return
     first, *rest = state.signs
     if state.severity is Severity.DEGRADED and state.incident is not None:
-        tell(turn, Worsened(severity, first))
+        tell(turn, Worsened(severity, first, state.last_healthy))
         _tell_signs(turn, rest)
         state.times += 1
     elif _is_again(turn, now) and state.incident is not None:
-        tell(turn, DownAgain(first.at, first, severity))
+        tell(turn, DownAgain(first.at, first, severity, state.last_healthy))
         _tell_signs(turn, rest)
         state.times += 1
     else:
@@ -172,7 +172,7 @@ def open_degraded(turn: WatchTurn, sign: Sign, now: datetime) -> None:
     """A thread for what is told and pages nobody; within half an hour the one there was."""
     state = turn.state
     if state.incident is not None and _is_again(turn, now):
-        tell(turn, DownAgain(sign.at, sign, Severity.DEGRADED))
+        tell(turn, DownAgain(sign.at, sign, Severity.DEGRADED, state.last_healthy))
     else:
         suspected, state.signs = state.signs, [sign]
         # What is suspected by then may make an outage of it, which lasts from its own first sign.

@@ -109,6 +109,7 @@ class WatchState:
     goods: int = 0
     good_since: datetime | None = None
     smoke_fails: int = 0
+    smoke_failed: datetime | None = None  # the first of them
     smoke_asked: datetime | None = None
     cut: int = 0  # checks in a row that only the host itself could make
     slow: int = 0  # smoke tests in a row that were far too slow

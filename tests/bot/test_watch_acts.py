@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,34 @@ async def test_a_start_is_followed_with_what_began_it_though_redis_was_away(redi
         service, invocation, reason = startups.asked[-1]
         assert (service, invocation) == (SERVICE, "a" * 32)
         assert "by systemd" in reason
+
+
+async def test_a_start_is_followed_once_the_first_word_of_its_outage_stands(redis_url: str) -> None:
+    """systemd may be quicker than Slack."""
+    async with watchmen(redis_url) as room:
+        plan = room.plan()
+        seen: list[int] = []
+
+        class Startups(ScriptedStartups):
+            async def follow(self, service: str, invocation: str, *, reason: str) -> OperationId:
+                seen.append(len(room.roots()))
+                return await super().follow(service, invocation, reason=reason)
+
+        act = acts(room, Startups())
+        following = await act.carry(replace(START, incident=plan.incident), "start")
+        await act.carry(OpenIncident(plan), "open")
+        assert following is not None
+        assert await following
+        assert seen == [1]
+
+
+async def test_a_start_does_not_wait_for_ever_for_the_first_word_of_its_outage(redis_url: str) -> None:
+    startups = ScriptedStartups()
+    async with watchmen(redis_url) as room:
+        following = await acts(room, startups).carry(replace(START, incident=room.plan().incident), "start")
+        assert following is not None
+        assert await following
+        assert len(startups.asked) == 1
 
 
 async def test_what_cannot_be_followed_is_not_asked_again(redis_url: str) -> None:

@@ -183,11 +183,19 @@ def test_the_headline_tells_how_it_stands_now_and_the_lines_below_how_it_began()
 
 def test_what_went_down_again_is_told_with_what_it_died_of_this_time() -> None:
     hung = Sign(SignKind.PROBE, BEGAN + timedelta(minutes=20), "/health answers 503")
-    told = _text(replace(VIEW, signs=(*VIEW.signs, hung), present=hung, times=2, down_since=hung.at))
+    view = replace(VIEW, signs=(*VIEW.signs, hung), present=hung, times=2, down_since=hung.at)
+    told = _text(replace(view, last_healthy=None))
     assert "again (2 times now)" in told
     assert "· /health answers 503" in told
-    assert "last good check" not in told  # that was before the first time
+    assert "last good check" not in told
     assert "Before that: process died by SIGSEGV" in told
+
+
+def test_what_broke_the_same_way_before_is_not_told_twice() -> None:
+    anew = replace(VIEW.signs[0], at=BEGAN + timedelta(minutes=20), evidence=())
+    told = _text(replace(VIEW, signs=(*VIEW.signs, anew), present=anew, times=2, down_since=anew.at))
+    assert told.count(anew.sentence) == 1
+    assert "Before that" not in told
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from bot.core.incident_actions import (
     EscalationTold,
     IncidentEnded,
     ReadRunLog,
+    RunTold,
     WorsenedTold,
 )
 from bot.core.incident_events import (
@@ -213,3 +214,36 @@ def test_of_all_hosts_whoever_is_on_one_of_them_is_told_anew() -> None:
     assert case.replies(EscalationTold) == []
     case.wait(2 * 60)
     assert len(case.replies(EscalationTold)) == 1
+
+
+def test_the_last_good_check_is_the_one_before_it_went_down_this_time() -> None:
+    case = Case(DEGRADED)
+    assert case.view().last_healthy == DEGRADED.last_healthy
+    good = BEGAN + minutes(59)
+    case.tell(Worsened(Severity.DOWN, replace(DIED, at=BEGAN + minutes(60)), good), after=3600)
+    assert case.view().last_healthy == good
+    assert case.webhooks()[-1]["last_healthy"] == "2026-05-29T04:11:41.000+00:00"
+    case.tell(Recovered(case.now))
+    better = case.now + minutes(5)
+    case.tell(DownAgain(better, replace(DIED, at=better), Severity.DOWN, better), after=300)
+    assert case.view().last_healthy == better
+
+
+def test_of_a_time_behind_the_first_an_old_good_check_is_not_shown() -> None:
+    case = Case()
+    again(case)
+    assert case.view().last_healthy is None
+
+
+@pytest.mark.parametrize("text", ["nothing said", *OUT_OF_MEMORY[2:3]])
+def test_a_log_that_says_nothing_more_than_the_time_before_is_not_shown_again(text: str) -> None:
+    case = Case()
+    lines = make_lines(text)
+    case.tell(RunLogRead(MEMBER, RUN, lines))
+    assert len(case.replies(RunTold)) == 1
+    again(case)
+    case.tell(RunLogRead(MEMBER, None, lines))
+    assert len(case.replies(RunTold)) == 1
+    again(case)
+    case.tell(RunLogRead(MEMBER, None, make_lines(text, "and more")))
+    assert len(case.replies(RunTold)) == 2

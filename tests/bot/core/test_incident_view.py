@@ -74,3 +74,12 @@ def test_what_proves_a_start_healthy_is_no_downtime() -> None:
     case.tell(Recovered(serves))
     assert loading_of(case.incident.state) <= case.view().downtime
     assert timedelta(seconds=118) < loading_of(case.incident.state) < timedelta(seconds=122)
+
+
+def test_no_start_is_told_to_have_loaded_for_longer_than_its_own_thread_says() -> None:
+    """Checks come seconds apart: the first good one stands a little behind what proved it."""
+    case = Case()
+    case.tell(StartFollowed(OperationId("op1"), Verb.RESTART, BOB), after=10)
+    case.tell(StartOver(OperationId("op1"), Verdict.HEALTHY, timedelta(seconds=180)), after=195)
+    case.tell(Recovered(case.now))
+    assert loading_of(case.incident.state) == timedelta(seconds=180)

@@ -41,10 +41,12 @@ def test_a_completion_that_fails_twice_is_an_outage_though_health_says_200() -> 
     room = _serving()
     _smoke(room, DEAD_SMOKE)
     assert room.actions == [CheckSmoke()]
+    first = room.now
     _smoke(room, DEAD_SMOKE)
     (opened,) = room.ordered(OpenIncident)
     assert opened.plan.severity is Severity.DOWN
     assert opened.plan.signs[0].sentence == "a completion fails: no token came within 2m"
+    assert opened.plan.began == first
     room.look(20)
     assert room.told(Recovered) == []  # /health alone does not end it
     assert 2 <= len(room.ordered(CheckSmoke)) <= 10
@@ -200,3 +202,4 @@ def test_what_went_down_by_a_sign_before_it_was_degraded_is_as_old_as_that_sign(
     incident.handle(worse, room.now)
     view = incident.view(room.now)
     assert view.downtime == room.now - first == room.now - view.began
+    assert worse.last_healthy == view.last_healthy == first - room.plan.every
