@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +95,14 @@ async def call(web: AsyncWebClient, method: str, arguments: Mapping[str, Any]) -
 
     Raises one of the SlackErrors, and OwnershipLost where the caller's lease ended before it could go out.
     """
+    data, _ = await call_dated(web, method, arguments)
+    return data
+
+
+async def call_dated(
+    web: AsyncWebClient, method: str, arguments: Mapping[str, Any]
+) -> tuple[dict[str, Any], datetime | None]:
+    """`call`, and what time it was for Slack, to the second; None where it did not say."""
     given = {name: value for name, value in arguments.items() if value is not None}
     carrier = "json" if method in _JSON_METHODS else "params"
     assure()
@@ -100,7 +110,7 @@ async def call(web: AsyncWebClient, method: str, arguments: Mapping[str, Any]) -
         answer = await web.api_call(method, **{carrier: given})  # type: ignore[arg-type]
         if not isinstance(answer.data, dict):
             raise SlackUncertain(method, "an answer that is no JSON object")
-        return answer.data
+        return answer.data, read_date(answer.headers)
 
 
 @contextlib.contextmanager
@@ -132,6 +142,16 @@ def _translate(method: str, error: SlackApiError) -> SlackError:
     if meaning is Meaning.LOCKED:
         return TokenRefused(method, code)
     return SlackRefused(method, code, repairable=meaning_of(code) is Meaning.REPAIRABLE)
+
+
+def read_date(headers: Mapping[str, Any]) -> datetime | None:
+    """The header's name comes in any case."""
+    for name, value in headers.items():
+        if name.lower() == "date":
+            with contextlib.suppress(ValueError, TypeError):
+                told = parsedate_to_datetime(value[0] if isinstance(value, list) else value)
+                return told if told.tzinfo else told.replace(tzinfo=UTC)
+    return None
 
 
 def read_retry_after(headers: Mapping[str, Any]) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bot.clients.records import Address
-from bot.clients.slack_calls import call
+from bot.clients.slack_calls import call, call_dated
 from bot.core.events import ChannelId, MessageTs
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ PLAIN_BYTES = 3500  # chat.update refuses more than 4,000 bytes of text
 POST_BYTES = 39_000  # chat.postMessage cuts silently beyond 40,000 characters
 CLOCK_SKEW = timedelta(minutes=5)  # between our clock and Slack's
 PAGE = 200
+NEWEST_PAGES = 5  # of a channel, where no clock says how far back to look
 CUT = "\n… {left} more characters are left out."
 
 
@@ -96,22 +98,48 @@ async def read_back(
     web: AsyncWebClient, message: Outgoing, attempt: Attempt, *, channel: ChannelId, thread_ts: str | None
 ) -> MessageTs | None:
     """The ts of the message, if an earlier try has reached Slack: by its metadata, or by its file."""
+    look = partial(_look_for, web, message, attempt, channel=channel, thread_ts=thread_ts)
+    found, date = await look(oldest=attempt.at - CLOCK_SKEW)
+    if found is None and _are_clocks_apart(attempt, date):
+        # What was sent just now may be long ago for Slack, whose clock counts here.
+        found, _ = await look(oldest=None)
+    return found
+
+
+def _are_clocks_apart(attempt: Attempt, date: datetime | None) -> bool:
+    """Whether ours, or that of who made the attempt, may be further ahead of Slack's than is allowed for."""
+    now = datetime.now(UTC)
+    return max(attempt.at, now) - min(now, date or now) > CLOCK_SKEW / 2
+
+
+async def _look_for(
+    web: AsyncWebClient,
+    message: Outgoing,
+    attempt: Attempt,
+    *,
+    channel: ChannelId,
+    thread_ts: str | None,
+    oldest: datetime | None,
+) -> tuple[MessageTs | None, datetime | None]:
+    """Where it is, and Slack's time. Without `oldest` all of a thread, or the newest pages of a channel."""
     method = "conversations.replies" if thread_ts else "conversations.history"
     arguments: dict[str, Any] = {
         "channel": channel,
         "ts": thread_ts,
-        "oldest": f"{(attempt.at - CLOCK_SKEW).timestamp():.6f}",
+        "oldest": f"{oldest.timestamp():.6f}" if oldest else None,
         "include_all_metadata": True,
         "limit": PAGE,
     }
+    pages = 0
     while True:
-        page = await call(web, method, arguments)
+        page, date = await call_dated(web, method, arguments)
+        pages += 1
         for found in page.get("messages", ()):
             if _is(found, message, attempt):
-                return MessageTs(found["ts"])
+                return MessageTs(found["ts"]), date
         cursor = (page.get("response_metadata") or {}).get("next_cursor")
-        if not cursor:
-            return None
+        if not cursor or (oldest is None and thread_ts is None and pages == NEWEST_PAGES):
+            return None, date
         arguments["cursor"] = cursor
 
 

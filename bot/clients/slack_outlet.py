@@ -64,7 +64,7 @@ class Few(dict[str, V], Generic[V]):
 
 @dataclass(slots=True)
 class Outlet:
-    """`sent`: in Slack, but not yet taken out of the queue; who is forgotten there is read back instead.
+    """`sent`: in Slack, whether or not it is taken out of the queue; what is forgotten here is read back.
 
     `counts`: messages "sent", "edited", "parked", and calls "failed", since this process began. `delays`: the
     newest, in seconds from the queue to Slack's yes. `locked`: Slack's code, while it refuses our token.

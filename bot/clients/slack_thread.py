@@ -188,7 +188,7 @@ class Sender:
         except OwnershipLost:
             del outlet.sent[head.id]  # whoever has the thread now finds it there
             raise
-        del outlet.sent[head.id]
+        # It stays known: a fail-over may lose what Redis has just taken, and bring the head back.
         outlet.accepted(head)
 
     async def _find(self, claim: Claim, head: Outgoing) -> Sent | None:

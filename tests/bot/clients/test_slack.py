@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from bot.clients.redis_link import THREADS, thread_key
 from bot.clients.slack import Outbox, Pace, Timing
+from bot.clients.slack_outlet import Few
 from bot.clients.slack_thread import Sender
 from bot.clients.store import Store
 from bot.errors import OwnershipLost
@@ -247,9 +248,9 @@ async def test_a_channel_that_hangs_holds_up_nobody_else(stage: Stage) -> None:
     stage.slack.faults.add(POST, FaultPlan.hang(0.4, accept=False))
     await stage.store.enqueue([root(thread="slow")])
     async with stage.outbox() as outbox:
-        await stage.slack.wait_for(lambda slack: slack.calls, 5)
+        await stage.slack.wait_for(lambda slack: slack.calls, 60)
         await stage.store.enqueue([root(thread="quick", channel=OTHER_CHANNEL)])
-        await stage.slack.wait_for(lambda slack: slack.channel_messages(OTHER_CHANNEL), 5)
+        await stage.slack.wait_for(lambda slack: slack.channel_messages(OTHER_CHANNEL), 60)
         assert stage.slack.channel_messages(CHANNEL) == []
         assert await outbox.drain(PATIENCE)
     assert stage.thread() == ["restarting"]
@@ -267,7 +268,7 @@ async def test_nobody_waits_for_a_slow_channel(stage: Stage, fault: Fault) -> No
         for number in range(40):
             name = f"slow{number}"
             await stage.store.enqueue([root(thread=name), reply(1, thread=name), edit("x", thread=name)])
-        await stage.slack.wait_for(lambda slack: slack.calls, 5)
+        await stage.slack.wait_for(lambda slack: slack.calls, 60)
         for number in (1, 2, 3):
             thread = {"thread": "quick", "channel": OTHER_CHANNEL}
             messages = [root(**thread), reply(number, **thread), edit(f"now {number}", **thread)]
@@ -316,10 +317,12 @@ async def test_numbers_for_whoever_measures(stage: Stage) -> None:
 async def test_memory_does_not_grow_with_the_threads_ever_sent(stage: Stage) -> None:
     stage.slack.faults.add("chat.getPermalink", FaultPlan.error("message_not_found"), times=None)
     async with stage.outbox() as outbox:
+        outbox._outlet.sent = Few(8)
         for number in range(20):
             await stage.store.enqueue([root(thread=f"op{number}")])
         assert await outbox.drain(PATIENCE)
-    assert dict(outbox._outlet.sent) == {}
+    assert len(outbox._outlet.sent) == 8
+    assert len(stage.slack.channel_messages(CHANNEL)) == 20
     assert 0 < len(outbox._outlet.link_tries) <= 20
 
 
@@ -366,7 +369,7 @@ async def test_redis_killed_in_the_middle(own_redis: RedisServer) -> None:
         with capture_logs() as logs:
             async with stage.outbox() as outbox:
                 await stage.store.enqueue([root(), reply(1)])
-                await stage.slack.wait_for(lambda slack: slack.channel_messages(CHANNEL), 5)
+                await stage.slack.wait_for(lambda slack: slack.channel_messages(CHANNEL), 60)
                 await asyncio.to_thread(own_redis.kill)
                 await until(lambda: "redis_unavailable" in events(logs))
                 assert not await outbox.drain(0.1)
@@ -387,7 +390,7 @@ async def test_redis_gone_at_the_acceptance(own_redis: RedisServer) -> None:
         stage.slack.faults.add(POST, FaultPlan.hang(0.3))
         async with stage.outbox(timing=Timing(lease=30, poll=0.05, settle=0.02)) as outbox:
             await stage.store.enqueue([root(), reply(1)])
-            await stage.slack.wait_for(lambda slack: slack.calls, 5)
+            await stage.slack.wait_for(lambda slack: slack.calls, 60)
             await asyncio.to_thread(own_redis.kill)
             await asyncio.sleep(0.5)
             await asyncio.to_thread(own_redis.start)
@@ -446,7 +449,7 @@ async def test_stopping_hands_the_thread_over_at_once(stage: Stage) -> None:
     await stage.store.enqueue([root()])
     stage.slack.faults.add(POST, FaultPlan.hang(0.4, accept=False), times=None)
     async with stage.outbox(timing=Timing(lease=60, poll=0.05, settle=0.02)):
-        await stage.slack.wait_for(lambda slack: slack.calls, 5)
+        await stage.slack.wait_for(lambda slack: slack.calls, 60)
     stage.slack.faults.clear()
     await stage.deliver()
     assert stage.thread() == ["restarting"]

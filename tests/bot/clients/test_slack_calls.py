@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
 
-from bot.clients.slack_calls import MEANINGS, Meaning, call, connect_slack, meaning_of
+from bot.clients.slack_calls import MEANINGS, Meaning, call, connect_slack, meaning_of, read_date
 from bot.errors import SlackBusy, SlackError, SlackRefused, SlackUncertain, SlackUnreachable, TokenRefused
 from bot.practice.slack_faults import FaultPlan
 from tests.support.outbox import open_slack
 from tests.support.outgoing import CHANNEL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from bot.practice.slack import PracticeSlack
     from bot.practice.slack_faults import Fault
@@ -44,6 +45,19 @@ async def test_an_answer_comes_as_a_mapping(slack: PracticeSlack) -> None:
     web = connect_slack(slack.bot_token, slack.api_url)
     answer = await call(web, METHOD, {"channel": CHANNEL, "text": "hello", "thread_ts": None})
     assert answer["ts"] == slack.channel_messages(CHANNEL)[0].ts
+
+
+@pytest.mark.parametrize(
+    ("headers", "date"),
+    [
+        ({"Date": "Mon, 30 Nov 2026 03:53:39 GMT"}, datetime(2026, 11, 30, 3, 53, 39, tzinfo=UTC)),
+        ({"date": ["Mon, 30 Nov 2026 03:53:39 -0000"]}, datetime(2026, 11, 30, 3, 53, 39, tzinfo=UTC)),
+        ({"Date": "yesterday"}, None),
+        ({"Server": "Apache"}, None),
+    ],
+)
+def test_an_answer_tells_what_time_it_is_for_slack(headers: Mapping[str, Any], date: datetime | None) -> None:
+    assert read_date(headers) == date
 
 
 def test_the_client_never_retries_by_itself() -> None:
