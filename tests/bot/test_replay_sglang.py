@@ -1,0 +1,82 @@
+"""Saved logs of SGLang as people have them: wrapped, cut, of other launchers, with failures of many kinds."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bot.replay import replay
+
+if TYPE_CHECKING:
+    from bot.core.outcome import Outcome
+
+AT = "2026-05-29 23:49"
+TRACE = "Scheduler hit an exception: Traceback (most recent call last):"
+
+
+def run(*lines: str, idle: timedelta | None = None) -> Outcome:
+    return replay(io.BytesIO("\n".join([*lines, ""]).encode()), engine="auto", idle=idle)
+
+
+def dynamo(second: int, source: str, text: str, level: str = " INFO") -> str:
+    return f"2026-05-29T23:49:{second:02}.123456Z {level} {source}: {text}"
+
+
+def test_dynamo_writes_a_stamp_of_its_own() -> None:
+    begun = [
+        dynamo(1, "engine.launch", "server_args=ServerArgs(model_path='m', tp_size=2)"),
+        dynamo(5, "model_runner.load_model", "Load weight begin. avail mem=70.00 GB"),
+        dynamo(25, "model_runner.load_model", "Load weight end. elapsed=20.0 s, type=M, avail mem=9.00 GB"),
+        dynamo(26, "memory_pool.__init__", "KV Cache is allocated. dtype: torch.bfloat16, #tokens: 9"),
+    ]
+    outcome = run(*begun)
+    assert (outcome.engine, outcome.state, outcome.phase) == ("sglang", "starting", "memory")
+    assert outcome.phases[1].ended is not None
+    ready = dynamo(40, "register.register_llm", "Model registration succeeded; processing queued requests")
+    assert run(*begun, ready).state == "ready"
+    ended = dynamo(41, "engine.handler", "Received sigquit from a child process. It usually means", "ERROR")
+    assert run(*begun, ended).state == "failed"
+
+
+def test_a_fork_may_write_words_of_its_own_before_the_ranks() -> None:
+    outcome = run(
+        *[f"[{AT}:01 Mode.DECODE TP{rank}] Load weight begin. avail mem=9.00 GB" for rank in (0, 1)]
+    )
+    assert dict(outcome.ranks) == {"TP0": "weights", "TP1": "weights"}
+
+
+@pytest.mark.parametrize(
+    ("frame", "phase"),
+    [
+        ('File "/opt/sglang/srt/mem_cache/memory_pool.py", line 499, in _init_state_pool', "memory"),
+        ('File "/opt/sglang/srt/model_executor/model_runner.py", line 9, in forward', "process"),
+        ('File "/opt/sglang/srt/managers/tp_worker.py", line 448, in forward_batch_generation', "ready"),
+    ],
+)
+def test_a_traceback_alone_tells_its_phase(frame: str, phase: str) -> None:
+    assert run(f"[{AT}:01] {TRACE}", f"  {frame}", "    call()", "ValueError: no").phase == phase
+
+
+def test_what_starts_it_may_alone_say_that_it_ended() -> None:
+    outcome = run(
+        f"{AT}:01,001 - __main__ - INFO - [{AT}:01 TP0] Load weight begin. avail mem=9.00 GB",
+        f"{AT}:02,001 - __main__ - WARNING - Attempt 1: Please wait for sglang server to become ready...",
+        f"{AT}:03,001 - __main__ - WARNING - SGLang server task ended",
+    )
+    assert (outcome.state, outcome.phase) == ("failed", "weights")
+
+
+def test_a_warm_up_that_nobody_answers_is_told_as_such() -> None:
+    outcome = run(
+        "INFO:     Uvicorn running on http://0.0.0.0:30000 (Press CTRL+C to quit)",
+        "Initialization failed. warmup error:",
+        "Traceback (most recent call last):",
+        '  File "/opt/sglang/srt/server.py", line 325, in _wait_and_warmup',
+        "requests.exceptions.ReadTimeout: HTTPConnectionPool(host='0.0.0.0', port=3): Read timed out.",
+    )
+    assert (outcome.state, outcome.phase) == ("failed", "warmup")
+    assert outcome.cause is not None
+    assert outcome.cause.id == "warmup"
