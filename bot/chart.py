@@ -82,9 +82,14 @@ def draw_waterfall(waterfall: Waterfall) -> bytes:
 
 
 def _remarks(waterfall: Waterfall) -> list[str]:
-    """Why it failed, on two lines at most, and who was slow."""
-    why = wrap(waterfall.cause, _LETTERS, max_lines=2, placeholder=" …") if waterfall.cause else []
+    """Why it failed, on two lines at most, what else did, and who was slow."""
+    also = f"also {waterfall.also}" if waterfall.also else ""
+    why = [*_wrapped(waterfall.cause, 2), *_wrapped(also, 1)]
     return [*why, waterfall.note] if waterfall.note else why
+
+
+def _wrapped(text: str, most: int) -> list[str]:
+    return wrap(text, _LETTERS, max_lines=most, placeholder=" …")
 
 
 def _head(sheet: Sheet, waterfall: Waterfall, remarks: list[str]) -> None:

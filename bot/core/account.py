@@ -23,8 +23,8 @@ APART_SHARE = 0.1
 class Failure:
     """Why a startup failed. `cause`: one plain sentence; `means`: what stands behind it, where that is known.
 
-    `evidence`: the lines that say so, the best one first. `also`: another failure, apart from it.
-    `seen`: with which versions this cause is known to come.
+    `evidence`: the lines that say so, the best one first. `also`: another failure, apart from it,
+    and `also_rank` whose. `seen`: with which versions this cause is known to come.
     """
 
     cause: str
@@ -36,6 +36,7 @@ class Failure:
     also: str = ""
     evidence: tuple[str, ...] = ()
     seen: str = ""
+    also_rank: Rank | None = None
 
 
 @dataclass(frozen=True, slots=True)

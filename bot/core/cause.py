@@ -29,7 +29,8 @@ class Cause:
     """Why it failed. `evidence`: the lines that say so, the best one first.
 
     `means`: what the failure is. `advice`: what to try. `seen`: the versions it was seen in. `also`: another
-    failure that does not follow from this one. `speaker`: who wrote the evidence, where that is not `rank`.
+    failure that does not follow from this one, and `also_rank` whose. `speaker`: who wrote the evidence,
+    where that is not `rank`.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Cause:
     seen: str = ""
     also: str | None = None
     speaker: Rank | None = None
+    also_rank: Rank | None = None
 
     @property
     def counsel(self) -> str:

@@ -9,6 +9,7 @@ was survived, unless the engine does not survive its kind.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -333,9 +334,8 @@ class Suspects:
             return name_cause(evidence, where=where, engine=engine, whole=True)
         warnings = [each.lines for each in takewhile(suspect.__ne__, self.state.suspects) if each.warning]
         lines = explain(suspect.lines, warnings, engine=engine)
-        cause = name_cause(
-            lines, where=where, engine=engine, also=tell_another(self.state.suspects, suspect, engine=engine)
-        )
+        also, also_rank = tell_another(self.state.suspects, suspect, engine=engine) or (None, None)
+        cause = replace(name_cause(lines, where=where, engine=engine, also=also), also_rank=also_rank)
         return collective.blame_silent(cause, reporters=self.state.timed_out, known=ranks)
 
     @property

@@ -98,6 +98,8 @@ class Outcome:
             mark=Mark.STALLED if self.state == "stalled" else Mark.FAILED,
             rank=self.cause.rank if self.cause is not None else None,
             cause=self.cause.title if self.cause is not None else "",
+            also=(self.cause.also or "") if self.cause is not None else "",
+            also_rank=self.cause.also_rank if self.cause is not None else None,
         )
         return make_waterfall(subject, self.phases)
 

@@ -75,6 +75,7 @@ class Subject:
     """What the picture is about. `verdict`: how it ended and after how long, in a few words; `sign`: in one.
 
     `wrong`: the phase that failed or stalled, marked with `mark`; `rank`: who failed, where that is known.
+    `also`: another failure, apart from it; `also_rank`: whose.
     `until`: when it ended, on the clock of the records.
     """
 
@@ -87,6 +88,18 @@ class Subject:
     rank: Rank | None = None
     cause: str = ""
     usual: Usual = field(default_factory=Usual)
+    also: str = ""
+    also_rank: Rank | None = None
+
+    @property
+    def told(self) -> str:
+        """The cause, and beside another one whose it is."""
+        return f"{self.rank}: {self.cause}" if self.also and self.cause and self.rank else self.cause
+
+    @property
+    def blamed(self) -> tuple[Rank, ...]:
+        """Who failed by themselves; empty where that is not known."""
+        return tuple(rank for rank in dict.fromkeys((self.rank, self.also_rank)) if rank is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +117,7 @@ class Waterfall:
     ranks: int
     untimed: str = ""
     cause: str = ""
+    also: str = ""  # another failure
 
     @property
     def timed(self) -> bool:
@@ -118,7 +132,7 @@ def make_waterfall(subject: Subject, records: Sequence[PhaseRecord]) -> Waterfal
     wrong = _wrong_record(subject, records)
     ranks = sorted({rank for each in records for rank in each.ranks if rank != MAIN_RANK}, key=in_order)
     spread = _Spread.of(records, scale)
-    shown = _choose(ranks, spread, subject.rank)
+    shown = _choose(ranks, spread, subject.blamed)
     lanes = tuple(_lane(rank, note, subject, records, scale=scale, wrong=wrong) for rank, note in shown)
     bars = tuple(_bar(index, subject, records, scale=scale, wrong=wrong) for index in range(len(records)))
     shares = _shares(subject, records, scale=scale, wrong=wrong)
@@ -137,7 +151,8 @@ def make_waterfall(subject: Subject, records: Sequence[PhaseRecord]) -> Waterfal
         seconds=seconds,
         ranks=len(ranks),
         untimed=scale.untimed,
-        cause=subject.cause,
+        cause=subject.told,
+        also=subject.also,
     )
 
 
@@ -224,11 +239,11 @@ def _lane(
         if span is None:
             continue
         left, right = scale.seconds(span.began, span.ended or record.ended, place=index)
-        blamed = rank == subject.rank or (subject.rank is None and span.ended is None)
+        blamed = rank in subject.blamed or (subject.rank is None and span.ended is None)
         mark = subject.mark if index == wrong and blamed else Mark.DONE
         bars.append(Bar(record.phase, record.role, left, right, mark))
     worst = next((bar.mark for bar in bars if bar.mark is not Mark.DONE), Mark.DONE)
-    if rank == subject.rank and subject.wrong is not None:
+    if rank in subject.blamed and subject.wrong is not None:
         worst = subject.mark
     return Lane(str(rank), _nest(tuple(bars)), note, worst)
 
@@ -289,21 +304,21 @@ class _Spread:
         return f"{label_phase(self.phase, self.role)}: slowest {told.replace(', ', ', fastest ', 1)}"
 
 
-def _choose(ranks: Sequence[Rank], spread: _Spread | None, failed: Rank | None) -> list[tuple[Rank, str]]:
+def _choose(ranks: Sequence[Rank], spread: _Spread | None, failed: Sequence[Rank]) -> list[tuple[Rank, str]]:
     """The ranks to show and what to remark: all where they fit, else those that tell most."""
     notes: dict[Rank, str] = {}
     if spread is not None:
         notes = {spread.fastest: "fastest", spread.slowest: "slowest"}
     if len(ranks) <= MOST_LANES:
         return [(rank, notes.get(rank, "")) for rank in ranks]
-    chosen = [rank for rank in (failed,) if rank in ranks]
+    chosen = [rank for rank in failed if rank in ranks]
     if spread is None:
         chosen += [rank for rank in (ranks[0], ranks[len(ranks) // 2], ranks[-1]) if rank not in chosen]
-        return [(rank, "") for rank in chosen if rank is not None]
+        return [(rank, "") for rank in chosen]
     behind = sorted(spread.times, key=lambda rank: spread.times[rank], reverse=True)
     notes = {spread.median: "median", **notes}
     wanted = (*chosen, *behind[:3], spread.median, spread.fastest)
-    return [(rank, notes.get(rank, "")) for rank in dict.fromkeys(wanted) if rank is not None]
+    return [(rank, notes.get(rank, "")) for rank in dict.fromkeys(wanted)]
 
 
 # ---- in words ----------------------------------------------------------------------------------------------
@@ -329,6 +344,7 @@ def describe_waterfall(waterfall: Waterfall) -> str:
         f"Only the order is shown: {waterfall.untimed}." if waterfall.untimed else "",
         _say_ranks(waterfall),
         f"Cause: {shorten(waterfall.cause, _MOST_CAUSE).rstrip('.')}." if waterfall.cause else "",
+        f"Apart from it: {shorten(waterfall.also, _MOST_CAUSE).rstrip('.')}." if waterfall.also else "",
     ]
     return shorten(" ".join(filter(None, sentences)), MOST_ALT)
 

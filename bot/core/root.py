@@ -13,6 +13,7 @@ from bot.core.suspect import MOST_LINES, TRACEBACK, repeats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.core.events import Rank
     from bot.core.suspect import Suspect
 
 _ORDER = list(PhaseId)
@@ -74,8 +75,10 @@ def tell_all(suspects: Sequence[Suspect]) -> list[str]:
     return list(dict.fromkeys(lines))[:MOST_LINES]
 
 
-def tell_another(suspects: Sequence[Suspect], root: Suspect, *, engine: str | None = None) -> str | None:
-    """A failure of another kind that does not commonly come of one before it: whose, what, its line."""
+def tell_another(
+    suspects: Sequence[Suspect], root: Suspect, *, engine: str | None = None
+) -> tuple[str, Rank] | None:
+    """A failure of another kind that does not commonly come of one before it: in words, and whose."""
     first = find_diagnosis(root.lines, engine=engine)
     for each in _others(suspects, root):
         known = find_diagnosis(each.lines, engine=engine)
@@ -83,7 +86,7 @@ def tell_another(suspects: Sequence[Suspect], root: Suspect, *, engine: str | No
             continue  # of two unknown ones nobody can tell
         cause = name_cause(each.lines, where=(each.rank, each.phase, each.role), engine=engine)
         whose = f"{each.rank}: " if each.rank != MAIN_RANK else ""
-        return f"{whose}{cause.title}: {each.lines[0]}"
+        return f"{whose}{cause.title}: {each.lines[0]}", each.rank
     return None
 
 

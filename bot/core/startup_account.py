@@ -65,7 +65,7 @@ def _failure(state: StartupState) -> Failure | None:
 
 def picture_startup(scene: Scene) -> Waterfall | None:
     state, plan = scene.state, scene.plan
-    wrong = _wrong(state)
+    wrong, failure = _wrong(state), state.failure
     took, usual = elapsed(scene), plan.usual.whole
     verdict = f"{Searched.HEALTHY} after {spell_usual(took, usual)}"
     if wrong is not None:
@@ -76,7 +76,9 @@ def picture_startup(scene: Scene) -> Waterfall | None:
         sign="✓" if wrong is None else "✗",
         until=_end(scene),
         wrong=wrong,
-        rank=state.failure.rank if state.failure is not None else None,
+        rank=failure.rank if failure is not None else None,
+        also=failure.also if failure is not None else "",
+        also_rank=failure.also_rank if failure is not None else None,
         cause=state.cause or "" if wrong is not None else "",
         usual=plan.usual,
     )

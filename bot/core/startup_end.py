@@ -116,8 +116,8 @@ def _failure(conclusion: Conclusion) -> Failure:
     found = conclusion.found
     if found is None:
         return told
-    also = found.also or ""
-    return replace(told, means=found.means, also=also, evidence=found.evidence, seen=found.seen)
+    told = replace(told, means=found.means, evidence=found.evidence, seen=found.seen)
+    return replace(told, also=found.also or "", also_rank=found.also_rank)
 
 
 def finish(

@@ -55,6 +55,12 @@ def test_what_failed_is_framed() -> None:
     assert looked_at(draw_waterfall(failed_waterfall())).holds(BAD)
 
 
+def test_another_failure_has_a_line_of_its_own_in_the_picture() -> None:
+    one = looked_at(draw_waterfall(failed_waterfall()))
+    also = looked_at(draw_waterfall(failed_waterfall(also="TP6: A weight file is damaged: " + "x " * 200)))
+    assert 0 < also.height - one.height < 100
+
+
 def test_a_log_without_times_is_drawn_too() -> None:
     records = [replace(each, began=NO_TIME, ended=NO_TIME, ranks={}) for each in start(1)]
     made = make_waterfall(Subject("sglang", "ready"), records)

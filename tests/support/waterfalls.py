@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from bot.core.account import Account, PastStartup, account_of
 from bot.core.actions import Verdict
@@ -72,7 +73,7 @@ def healthy_waterfall(ranks: int = 8, *, draft: bool = False) -> Waterfall:
     return made
 
 
-def failed_waterfall() -> Waterfall:
+def failed_waterfall(**more: Any) -> Waterfall:
     subject = Subject(
         "kimi-k2.5",
         "failed after 3m02s in weights",
@@ -81,6 +82,7 @@ def failed_waterfall() -> Waterfall:
         wrong=(PhaseId.WEIGHTS, Role.TARGET),
         rank=Rank("TP3"),
         cause="Out of GPU memory",
+        **more,
     )
     made = make_waterfall(subject, failing())
     assert made is not None

@@ -83,6 +83,23 @@ def test_what_failed_is_marked_in_the_whole_its_rank_and_its_name() -> None:
     assert [share.label for share in made.shares if share.mark is Mark.FAILED] == ["weights"]
 
 
+def test_of_two_failures_apart_both_ranks_are_marked_and_both_are_told() -> None:
+    made = failed_waterfall(also="TP6: A weight file is damaged: x", also_rank=Rank("TP6"))
+    assert [lane.name for lane in made.lanes if lane.mark is Mark.FAILED] == ["TP3", "TP6"]
+    marked = [bar.phase for lane in made.lanes for bar in lane.bars if bar.mark is Mark.FAILED]
+    assert marked == [PhaseId.WEIGHTS, PhaseId.WEIGHTS]
+    told = describe_waterfall(made)
+    assert "marked: TP3 and TP6. Cause: TP3: Out of GPU memory. Apart from it: TP6: A weight" in told
+
+
+def test_of_many_ranks_both_that_failed_are_shown() -> None:
+    subject = replace(SUBJECT, wrong=(PhaseId.GRAPHS, Role.TARGET), rank=Rank("TP40"), also_rank=Rank("TP41"))
+    made = make_waterfall(subject, start(64))
+    assert made is not None
+    assert [lane.name for lane in made.lanes][:2] == ["TP40", "TP41"]
+    assert [lane.mark for lane in made.lanes][:2] == [Mark.FAILED, Mark.FAILED]
+
+
 def test_a_failure_whose_rank_nobody_knows_marks_those_that_never_got_through() -> None:
     wrong = replace(SUBJECT, wrong=(PhaseId.WEIGHTS, Role.TARGET), until=at(182), mark=Mark.STALLED)
     made = make_waterfall(wrong, failing())

@@ -70,5 +70,7 @@ def test_what_nccl_itself_explains_follows_from_no_other_rank(warning: str, foun
 
 def test_a_second_failure_apart_from_the_root_is_told() -> None:
     root, other = suspect("OSError: [Errno 28] No space left on device", "TP0"), suspect(OOM, "TP3")
-    assert (tell_another([root, other], root) or "").startswith("TP3: Out of GPU memory")
+    told, rank = tell_another([root, other], root) or ("", None)
+    assert told.startswith("TP3: Out of GPU memory")
+    assert rank == "TP3"
     assert tell_another([root], root) is None

@@ -25,11 +25,15 @@ def loading(**changes: object) -> Run:
     return run
 
 
-def failed() -> Run:
+def failed(second: str = "") -> Run:
     run = loading()
     run.say("Scheduler hit an exception: Traceback (most recent call last):", rank="TP1", pid=201)
     run.say('  File "loader.py", line 12, in load', stamped=False, pid=201)
     run.say("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", stamped=False, pid=201)
+    if second:
+        run.say("Scheduler hit an exception: Traceback (most recent call last):", rank="TP0", pid=200)
+        run.say('  File "loader.py", line 12, in load', stamped=False, pid=200)
+        run.say(second, stamped=False, pid=200)
     run.systemd(f"{UNIT}: Main process exited, code=killed, status=9/KILL")
     run.systemd(f"{UNIT}: Failed with result 'signal'.")
     run.wait_for_verdict()
@@ -107,6 +111,17 @@ def test_a_failed_start_marks_its_phase_and_its_rank() -> None:
     assert [lane.name for lane in waterfall.lanes if lane.mark is Mark.FAILED] == ["TP1"]
     assert " in weights" in waterfall.verdict
     assert describe_waterfall(waterfall).startswith("kimi-k2.5: failed after ")
+
+
+def test_of_two_ranks_that_failed_apart_both_are_marked() -> None:
+    run = failed(second="OSError: [Errno 28] No space left on device: '/models/x'")
+    failure, waterfall = run.startup.account(run.now).failure, run.startup.waterfall(run.now)
+    assert failure is not None
+    assert (failure.rank, failure.also_rank) == (Rank("TP1"), Rank("TP0"))
+    assert failure.also.startswith("TP0: ")
+    assert waterfall is not None
+    assert [lane.name for lane in waterfall.lanes if lane.mark is Mark.FAILED] == ["TP0", "TP1"]
+    assert waterfall.also == failure.also
 
 
 def test_both_are_the_same_after_the_process_died_and_later() -> None:
