@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +10,8 @@ import pytest
 from bot.replay import replay
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from bot.core.outcome import Outcome
 
 AT = "2026-05-29 23:49"
