@@ -28,9 +28,9 @@ __all__ = ["Format", "Transcript"]
 
 LINE_MOST = 64 << 20  # bytes
 HEAD = 200  # lines looked at before the first is given out: the format, and the year where some lines lack it
-_COLOUR = re.compile(
-    r"(?:ESC|\^\[|\\x1b|\\033)?\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m"
-)  # whose escape character a web page swallowed
+_COLOUR = re.compile(  # whose escape character a web page swallowed, and at times the bracket with it
+    r"(?:ESC|\^\[|\\x1b|\\033)?\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m|(?<![\w.;])\d\d?(?:;\d\d?)?m(?=\()|(?<=\))0m"
+)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -109,7 +109,7 @@ class Transcript:
 
     def _line(self, row: Row, text: str, masked: int) -> LogLine:
         reading = read_bar(text)
-        if "[0m" in reading or "[0;0m" in reading:
+        if "[0m" in reading or "[0;0m" in reading or "m(" in reading[:8] or ")0m" in reading:
             reading = _COLOUR.sub("", reading)
         if row.origin is None:
             row = _judged(row, reading)

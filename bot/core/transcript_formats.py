@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.bars import INVISIBLE
 from bot.core.tail import HEADER
+from bot.core.transcript_csv import CSV_ROW
 from bot.core.transcript_json import TEXTS
 from bot.core.transcript_verbose import VERBOSE_HEADER
 
@@ -27,6 +28,7 @@ class Format(StrEnum):
     DOCKER = "docker"  # `docker logs --timestamps`, `kubectl logs --timestamps`
     COMPOSE = "compose"  # `docker compose logs`, `kubectl logs --prefix`
     KUBERNETES = "kubernetes"  # the container runtime's files under /var/log/pods
+    CSV = "csv"  # `timestamp,message`, as a cloud's log service gives it for download
     TAIL = "tail"  # our own
 
 
@@ -77,6 +79,7 @@ _MARKS: tuple[tuple[Format, re.Pattern[str]], ...] = (
     (Format.DOCKER, DOCKER_HEADER),
     (Format.SHORT, SHORT_HEADER),
     (Format.COMPOSE, COMPOSE_HEADER),
+    (Format.CSV, CSV_ROW),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -13,6 +12,7 @@ from bot.core.events import LogLine, Origin
 from bot.core.log_times import LogClock, read_seconds
 from bot.core.manager_lines import read_manager_line, read_suppressed
 from bot.core.tail import HEADER
+from bot.core.transcript_csv import CsvReader, unescape
 from bot.core.transcript_formats import (
     COMPOSE_HEADER,
     DOCKER_HEADER,
@@ -26,6 +26,7 @@ from bot.core.transcript_rows import Row
 from bot.core.transcript_verbose import VerboseReader
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable
 
     from bot.core.journal import Decoder
@@ -66,13 +67,13 @@ class ShortReader:
         elif line.startswith("-- "):
             yield Row(line, origin=Origin.OTHER)
         else:
-            yield replace(self._last, text=_unescape(line.removeprefix(self._indent)), fields={})
+            yield replace(self._last, text=unescape(line.removeprefix(self._indent)), fields={})
 
     def close(self) -> Iterable[Row]:
         return ()
 
     def _row(self, line: str, header: re.Match[str]) -> Row:
-        text = _unescape(line[header.end() :])
+        text = unescape(line[header.end() :])
         seconds, stamp = header["seconds"], header["stamp"] or header["full"]
         at = read_seconds(seconds) if seconds else self._clock.read(stamp)
         return _written_by(header["ident"], header["pid"], Row(text, at), host=header["host"])
@@ -268,6 +269,8 @@ def open_reader(kind: Format, *, clock: LogClock, decoder: Decoder) -> Reader:
     match kind:
         case Format.PLAIN:
             return PlainReader()
+        case Format.CSV:
+            return CsvReader()
         case Format.JSON:
             return JsonReader(decoder)
         case Format.EXPORT:
@@ -301,13 +304,3 @@ def _written_by(ident: str, pid: str | None, row: Row, *, host: str) -> Row:
 def _text(raw: bytes) -> str:
     """A physical line; a carriage return at its end belongs to the line break."""
     return read_text(raw.rstrip(b"\r"))
-
-
-_ESCAPED = re.compile(r"#(0[0-3][0-7]|177)")
-
-
-def _unescape(text: str) -> str:
-    """Undoes the octal escapes of rsyslog. A bar drawn in ASCII has no `#0`: its last cell counts from 1."""
-    if "#" not in text:
-        return text
-    return _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), text)

@@ -90,4 +90,4 @@ def _piece(piece: str) -> str:
         return r"\d+"
     if piece.isspace():
         return r"\s+"
-    return "[A-Z]+" if piece.isupper() and len(piece) > 1 else re.escape(piece)
+    return "[A-Z]+" if piece.isalpha() and piece.isupper() and len(piece) > 1 else re.escape(piece)

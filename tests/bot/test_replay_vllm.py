@@ -331,3 +331,46 @@ def test_the_graphs_own_memory_is_measured_before_the_cache_is_made() -> None:
     head = VLLM.partition("(Worker_TP0 pid=3) INFO 05-29 23:49:52")[0]
     told = "(Worker_TP0 pid=3) INFO 05-29 23:49:51 [runner.py:3] Profiling CUDA graph memory: PIECEWISE=51\n"
     assert run(head + told).phase == "memory"
+
+
+def test_a_drafter_that_cannot_be_loaded_is_named_where_the_lines_have_no_tags() -> None:
+    core = "(EngineCore_DP0 pid=2) {} 05-29 23:49:20 [core.py:7] {}\n"
+    log = "".join(
+        (
+            core.format("INFO", "Initializing a V1 LLM engine (v0.11.0) with config: model='m'"),
+            "Loading safetensors checkpoint shards: 100% Completed | 4/4 [00:03<00:00,  1.32it/s]\n",
+            core.format("INFO", "Loading drafter model..."),
+            core.format("ERROR", "EngineCore failed to start."),
+            core.format("ERROR", "Traceback (most recent call last):"),
+            core.format("ERROR", '  File "/x/vllm/v1/spec_decode/eagle.py", line 776, in load_model'),
+            core.format("ERROR", "AttributeError: 'Model' object has no attribute 'heads'"),
+        )
+    )
+    outcome = run(log)
+    assert (outcome.state, outcome.phase, outcome.role) == ("failed", "weights", "draft")
+
+
+def test_tpus_capture_nothing_but_compile() -> None:
+    core = "ERROR 05-29 23:49:20 [core.py:7] {}\n"
+    log = "".join(
+        (
+            "INFO 05-29 23:49:05 [core.py:58] Initializing a V1 LLM engine (v0.9.0) with config: model='m'\n",
+            "INFO 05-29 23:49:09 [tpu_model_runner.py:7] Compiling the model with different input shapes.\n",
+            core.format("EngineCore failed to start."),
+            core.format("Traceback (most recent call last):"),
+            core.format('  File "/x/vllm/v1/worker/tpu_model_runner.py", line 9, in capture_model'),
+            core.format("RuntimeError: Bad StatusOr access"),
+        )
+    )
+    assert (run(log).state, run(log).phase) == ("failed", "compile")
+
+
+def test_colours_of_which_a_web_page_left_the_numbers() -> None:
+    core, info = "36m(EngineCore_DP0 pid=2)0m", "INFO 05-29 23:49:05 [x.py:1]"
+    outcome = run(
+        f"{core} {info} Initializing a V1 LLM engine\n"
+        f"{core} 1;33m(Worker_TP1 pid=4)0m {info} Starting to load model m...\n"
+        f"36m(EngineCore_DP0 pid=2)(RayWorkerWrapper pid=9) {info} Starting to load model m...\n"
+        f"{core} ERROR 05-29 23:49:20 [core.py:7] EngineCore failed to start.\n"
+    )
+    assert (outcome.state, outcome.phase, "TP1" in outcome.ranks) == ("failed", "weights", True)

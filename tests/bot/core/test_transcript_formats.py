@@ -49,6 +49,7 @@ STATUS = [
         ([*["2026-05-29T23:49:47.123456789Z x"] * 3, *[PLAIN] * 9], Format.DOCKER),
         (["2026-05-29T23:49:47.123456789Z x", PLAIN, PLAIN], Format.PLAIN),
         (["2026-05-29T23:49:47.123456789Z stderr F x"], Format.KUBERNETES),
+        (["timestamp,message", "1780098587120,x", '1780098587121,"x, y"'], Format.CSV),
         (["sglang-1  | x", "redis-1   | y", "odd"], Format.COMPOSE),
         (["\x1b[36msglang-1  |\x1b[0m x"], Format.COMPOSE),
         (["[pod/kimi-0/engine] x"], Format.COMPOSE),

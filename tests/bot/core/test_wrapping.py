@@ -27,6 +27,10 @@ PREFIXES = [
     ("2026-05-29 23:49:47,123 - launcher - INFO - ", "2026-05-29 23:50:01,9 - launcher - WARNING - "),
     ("(Engine pid=4242, ip=192.0.2.7) ", "(Engine pid=77, ip=192.0.2.8) "),
     ("kimi-0 sglang ", "kimi-0 sglang "),
+    (
+        "2026-05-29T23:49:47,1 [INFO ] W-9-m_1.0 MODEL_LOG - ",
+        "2026-05-29T23:50:07,2 [WARN ] W-9-m_1.0 MODEL_LOG - ",
+    ),
     ("[pod/kimi-0/engine] ", "[pod/kimi-0/engine] "),
 ]
 
