@@ -166,7 +166,7 @@ async def test_what_slack_has_refused_is_shown_the_newest_first(tmp_path: Path, 
         at = BEGAN + timedelta(hours=number)
         parked = Parked(outgoing=message, method="chat.postMessage", code="is_archived", at=at)
         await store.enqueue([message])
-        claim = await store.queue.claim(name, "me", 5)
+        claim = await store.queue.claim(name, "me", 60)
         assert claim is not None
         await store.queue.park(claim, "me", parked)
     await store.close()

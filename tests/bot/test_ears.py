@@ -119,7 +119,7 @@ async def test_slack_is_asked_anew_who_we_are_where_it_did_not_say(slack: Practi
 
 
 async def heard(ears: Ears, answer: tuple[bool, str]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await ears.hear() != answer:  # noqa: ASYNC110 - the SDK tells no event
             await asyncio.sleep(0.01)
 

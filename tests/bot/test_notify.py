@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def systemd(address: str) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind("\0" + address[1:] if address.startswith("@") else address)
-        ear.settimeout(5)
+        ear.settimeout(60)
         yield ear
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bot.practice.slack_state import PostedMessage
 
-PATIENCE = 10.0
+PATIENCE = 60.0  # seconds, for a busy machine
 QUICK = Timing(lease=1.0, poll=0.02, settle=0.02, longest=0.1)
 # Fast enough for tests, slow enough that coalescing shows.
 BRISK = Pace(post_interval=0.001, post_burst=100, edit_interval=0.001, edit_burst=100, root_interval=0.05)

@@ -20,7 +20,7 @@ from bot.practice.redis import find_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE = 15.0  # seconds
+PATIENCE = 60.0  # seconds, for a busy machine
 
 
 class RedisServer:

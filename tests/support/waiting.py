@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PATIENCE = 15.0  # real seconds; a busy machine may need them
+_PATIENCE = 60.0  # real seconds, for a busy machine
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.systemd.real_host import RealHost
 
 READY = "fired up and ready to roll"
-PATIENCE = 30.0
+PATIENCE = 60.0  # seconds, for a busy machine
 
 
 async def follow_until(

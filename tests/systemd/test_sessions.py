@@ -104,7 +104,7 @@ async def test_commands_that_never_end_leave_room_for_an_order(few: RealHost, vi
     for task in stuck:
         task.cancel()
     await asyncio.gather(*stuck, return_exceptions=True)
-    async with asyncio.timeout(PATIENCE / 2):
+    async with asyncio.timeout(PATIENCE):
         await visitor.change(UNITS[0], Verb.START, scope="user", promise=await visitor.promise(10))
         assert (await visitor.show(UNITS[0], scope="user")).active == "active"
     assert await all_run(), "they are there still"

@@ -9,7 +9,7 @@ import pytest
 
 from bot.practice.workspace import ALICE, API_KEY, BOB, CHANNEL
 from tests.support.pictures import read_png
-from tests.support.practice import practise
+from tests.support.practice import WITHIN, practise
 
 
 async def test_a_healthy_start_is_told_phase_by_phase_and_proven() -> None:
@@ -52,7 +52,7 @@ async def test_progress_stands_in_the_root_while_weights_load() -> None:
     async with practise("healthy") as practice:
         root = await practice.begin()
         await practice.until(
-            lambda _: re.search(r"\b[1-9]\d? of 64 shards", practice.thread(root)[0].plain), within=30
+            lambda _: re.search(r"\b[1-9]\d? of 64 shards", practice.thread(root)[0].plain), within=WITHIN
         )
         await practice.type("unwatch")
         assert (await practice.verdict()).verdict == "unwatched"

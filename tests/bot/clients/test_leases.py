@@ -87,7 +87,7 @@ async def claimed(leases: Leases, name: str = "op1") -> Lease:
 
 
 async def until_not(ask: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while await ask():  # noqa: ASYNC110 - Redis tells nobody when a key runs out
             await asyncio.sleep(0.01)
 

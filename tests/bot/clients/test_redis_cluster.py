@@ -131,7 +131,7 @@ async def test_a_node_that_hangs_holds_up_its_own_slots_alone(redis_cluster: Red
     names = [f"x{n}" for n in range(20) if redis_cluster.owner(key_slot(f"x{n}".encode())) is not hung]
     os.kill(hung.process.pid, signal.SIGSTOP)
     try:
-        async with asyncio.timeout(3):  # much longer than the link may take
+        async with asyncio.timeout(60):  # much longer than the link may take
             with pytest.raises(StoreUnavailable, match="cluster://127"):
                 await link.run(INCREASE, [KEY])
         assert {await link.run(INCREASE, [name]) for name in names[:3]} == {2}
@@ -142,7 +142,7 @@ async def test_a_node_that_hangs_holds_up_its_own_slots_alone(redis_cluster: Red
         assert gc.collect() >= 0, "nothing of it is left open"
     finally:
         os.kill(hung.process.pid, signal.SIGCONT)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 assert await link.run(INCREASE, [KEY])
@@ -159,7 +159,7 @@ async def test_a_cancellation_is_never_swallowed(redis_cluster: RedisCluster) ->
         for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()
-        done, _ = await asyncio.wait([task], timeout=5)
+        done, _ = await asyncio.wait([task], timeout=60)
         assert done, steps
         assert task.cancelled()
     assert await link.run("return ARGV[1]", [KEY], "in step") == b"in step"

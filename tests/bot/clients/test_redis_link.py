@@ -111,7 +111,7 @@ async def test_a_cancellation_is_never_swallowed(redis_url: str) -> None:
         for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()
-        done, _ = await asyncio.wait([task], timeout=5)
+        done, _ = await asyncio.wait([task], timeout=60)
         assert done, steps
         assert task.cancelled()
     await link.close()
@@ -140,7 +140,7 @@ async def test_a_server_that_hangs_is_left_within_the_time(own_redis: RedisServe
     await link.ask(link.redis.set("x", "1"))
     assert await link.describe() == "answers"
     with own_redis.paused():
-        async with asyncio.timeout(5):  # much longer than the link may take
+        async with asyncio.timeout(60):  # much longer than the link may take
             with pytest.raises(StoreUnavailable, match="unix://"):
                 await link.run("return redis.call('GET', KEYS[1])", ["x"])
     assert await link.run("return redis.call('GET', KEYS[1])", ["x"]) == b"1"

@@ -93,7 +93,7 @@ async def test_a_cancellation_is_never_swallowed(sentinels: SentinelGroup) -> No
         for _ in range(steps):
             await asyncio.sleep(0)
         task.cancel()
-        done, _ = await asyncio.wait([task], timeout=5)
+        done, _ = await asyncio.wait([task], timeout=60)
         assert done, steps
         assert task.cancelled()
     assert await link.run("return ARGV[1]", ["x"], "in step") == b"in step"
@@ -126,7 +126,7 @@ async def test_a_master_that_hangs_is_left_within_the_time(own_sentinels: Sentin
     told = []
     while True:
         try:
-            async with asyncio.timeout(4):  # much longer than the link may take
+            async with asyncio.timeout(60):  # much longer than the link may take
                 assert await link.run(INCREASE, ["x"]) >= 9, "again, where an answer was lost"
             break
         except StoreUnavailable as error:

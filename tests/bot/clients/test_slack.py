@@ -54,9 +54,9 @@ async def test_what_this_process_queues_goes_out_at_once(stage: Stage) -> None:
     async with stage.outbox(timing=timing) as outbox:
         await asyncio.sleep(0.05)
         await stage.store.enqueue([root()])
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
         await stage.store.enqueue([reply(1)])
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
     assert stage.thread() == ["restarting", "reply 1"]
 
 
@@ -64,7 +64,7 @@ async def test_what_another_process_queued_is_found(stage: Stage) -> None:
     other = await Store.open(f"unix://{stage.store.link.place.removeprefix('unix://')}")
     async with stage.outbox() as outbox:
         await other.enqueue([root(), reply(1)])
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
     assert stage.thread() == ["restarting", "reply 1"]
     await other.close()
 
@@ -273,9 +273,9 @@ async def test_nobody_waits_for_a_slow_channel(stage: Stage, fault: Fault) -> No
             thread = {"thread": "quick", "channel": OTHER_CHANNEL}
             messages = [root(**thread), reply(number, **thread), edit(f"now {number}", **thread)]
             await stage.store.enqueue(messages)
-            await stage.slack.wait_for(partial(lies_there, stage, f"reply {number}"), 20)
-        await stage.slack.wait_for(partial(lies_there, stage, "now 3"), 20)
-        async with asyncio.timeout(20):
+            await stage.slack.wait_for(partial(lies_there, stage, f"reply {number}"), PATIENCE)
+        await stage.slack.wait_for(partial(lies_there, stage, "now 3"), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
             while await outbox.depth() > 40 * 3:  # noqa: ASYNC110 - Slack has it before the queue lets it go
                 await asyncio.sleep(0.01)
         assert stage.slack.channel_messages(CHANNEL) == []
@@ -305,7 +305,7 @@ async def test_numbers_for_whoever_measures(stage: Stage) -> None:
         outbox.subscribe_delay(heard.append)
         await stage.store.enqueue([root(), reply(1), reply(2, channel="C0NOWHERE", thread_ts="1.2")])
         await stage.store.enqueue([edit("now")])
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
         await until(lambda: outbox.busy == 0)
         assert dict(outbox.counts) == {"sent": 2, "edited": 1, "parked": 1}
         assert list(outbox.delays) == heard

@@ -42,7 +42,7 @@ async def tell(store: Store, *entries: Parked, channel: ChannelId | None = FALLB
 async def queued(store: Store, thread: str) -> list[Outgoing]:
     """All of a thread, oldest first; its edit last."""
     found = []
-    while (claim := await store.queue.claim(thread, "me", 5)) and (claim.head or claim.edit):
+    while (claim := await store.queue.claim(thread, "me", 60)) and (claim.head or claim.edit):
         if claim.head is not None:
             found.append(claim.head)
             await store.queue.accept(claim, "me")
@@ -81,10 +81,10 @@ async def test_the_present_stands_in_the_alerts_root(store: Store, present: Outg
 
 async def test_a_file_comes_along(store: Store) -> None:
     await tell(store, parked(upload(1)))
-    claim = await store.queue.claim(ALERT, "me", 5)
+    claim = await store.queue.claim(ALERT, "me", 60)
     assert claim is not None
     await store.queue.accept(claim, "me")
-    claim = await store.queue.claim(ALERT, "me", 5)
+    claim = await store.queue.claim(ALERT, "me", 60)
     assert claim is not None
     assert claim.head is not None
     assert await store.queue.file(claim.head) == b"log"

@@ -55,7 +55,7 @@ async def test_replies_wait_for_a_root_that_comes_later(stage: Stage) -> None:
         assert not await outbox.drain(0.2)
         assert stage.slack.channel_messages(CHANNEL) == []
         await stage.store.enqueue([root()])
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
     assert stage.thread() == ["present", "reply 1"]
 
 
@@ -98,7 +98,7 @@ async def test_edits_coalesce_and_the_newest_wins(stage: Stage) -> None:
         for number in range(50):
             await stage.store.save(operation(), [edit(f"{number}/50")])
         await stage.store.save(operation(), [edit("healthy")])
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
     assert stage.thread() == ["healthy"]
     assert stage.calls(UPDATE) < 25
 
@@ -334,14 +334,14 @@ async def test_what_slack_chokes_on_for_good_is_told_elsewhere_and_the_thread_go
     choking = reply(1, "hard to swallow", blocks=(section("hard to swallow"),))
     here = says("hard to swallow")
     stage.slack.faults.add(POST, plan.error(code), None, where=lambda a: here(a) and a["channel"] == CHANNEL)
-    async with stage.outbox(fallback=OTHER_CHANNEL) as outbox, asyncio.timeout(20):
+    async with stage.outbox(fallback=OTHER_CHANNEL) as outbox, asyncio.timeout(PATIENCE):
         await stage.store.enqueue([choking, reply(2)])
         number = 0
         while await stage.store.queue.pending():  # edits that are shown meanwhile excuse nothing
             await stage.store.save(operation(), [edit(f"present {number}")])
             number += 1
             await asyncio.sleep(0.02)
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
     assert [message.text for message in stage.slack.thread(CHANNEL, stage.root().ts)][1:] == ["reply 2"]
     [parked] = await stage.store.parked()
     assert (parked.outgoing.id, parked.method, parked.code) == ("op1:1", POST, code)
@@ -471,7 +471,7 @@ async def test_all_wait_in_order_until_the_token_is_good_again(stage: Stage) -> 
             assert outbox.locked == "token_revoked"
             assert outbox.counts["locked"] == 1
             stage.slack.workspace.revoked = False
-            assert await outbox.drain(5)
+            assert await outbox.drain(PATIENCE)
             assert outbox.locked is None
     assert stage.thread() == ["healthy", "reply 1", "reply 2", "3 lines, 1 secret masked", "reply 4"]
     assert stage.thread("C0987654321") == ["restarting"]
@@ -508,13 +508,13 @@ async def test_what_slack_refuses_is_told_in_the_fallback_channel(stage: Stage) 
     stage.slack.add_channel("C0FALLBACK", "alerts")
     await stage.store.enqueue([root(), reply(1)])
     async with stage.outbox(fallback="C0FALLBACK") as outbox:
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
         stage.slack.workspace.channels[CHANNEL].archived = True
         await stage.store.save(operation(), [reply(2), edit("now"), upload(3), reply(4)], {"op1:3": LOG})
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
         stage.slack.workspace.channels[CHANNEL].archived = False
         await stage.store.enqueue([reply(5), edit("healthy")])
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
     assert stage.thread() == ["healthy", "reply 1", "reply 5"]
     alert, *told = stage.slack.thread("C0FALLBACK", stage.root("C0FALLBACK").ts)
     assert "`is_archived`" in alert.plain
@@ -537,7 +537,7 @@ async def test_a_file_of_a_thread_without_a_place_is_told_with_it(stage: Stage) 
     orphans = [root(**nowhere), reply(1, **nowhere), upload(2, **nowhere), edit("now", **nowhere)]
     async with stage.outbox(fallback="C0FALLBACK") as outbox:
         await stage.store.save(operation(), orphans, {"op1:2": LOG})
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
     alert, *told = stage.slack.thread("C0FALLBACK", stage.root("C0FALLBACK").ts)
     assert alert.plain.endswith("now")
     assert [message.text for message in told] == ["reply 1", "3 lines, 1 secret masked"]
@@ -547,7 +547,7 @@ async def test_who_asked_is_told_in_private_when_the_thread_is_refused(stage: St
     stage.slack.add_user("U0ALICE", "alice")
     async with stage.outbox() as outbox:
         await stage.store.enqueue([root(channel="C0NOWHERE", asker="U0ALICE"), reply(1, channel="C0NOWHERE")])
-        assert await outbox.drain(5)
+        assert await outbox.drain(PATIENCE)
     (told,) = stage.slack.workspace.roots("D0ALICE")
     assert "`channel_not_found`" in told.plain
     assert "/invite" in told.plain

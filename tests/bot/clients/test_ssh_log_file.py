@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bot.clients.ssh import Host
     from bot.core.events import LogLine
 
-WITHIN = 20.0
+WITHIN = 60.0
 
 
 class Here:

@@ -116,7 +116,7 @@ async def test_a_file_is_kept_compressed(store: Store) -> None:
 
 async def test_a_thread_is_found_by_its_place(store: Store) -> None:
     await store.save(operation(), [root()])
-    claim = await store.queue.claim("op1", "me", 5)
+    claim = await store.queue.claim("op1", "me", 60)
     assert claim is not None
     await store.queue.accept(claim, "me", Address(channel=CHANNEL, ts=MessageTs("1.2")))
     assert await store.operation_at(CHANNEL, MessageTs("1.2")) == "op1"
@@ -126,7 +126,7 @@ async def test_a_thread_is_found_by_its_place(store: Store) -> None:
 
 async def test_a_thread_that_is_no_operation_is_not_taken_for_one(store: Store) -> None:
     await store.enqueue([root(thread="announcement")])
-    claim = await store.queue.claim("announcement", "me", 5)
+    claim = await store.queue.claim("announcement", "me", 60)
     assert claim is not None
     await store.queue.accept(claim, "me", Address(channel=CHANNEL, ts=MessageTs("1.2")))
     assert await store.operation_at(CHANNEL, MessageTs("1.2")) is None

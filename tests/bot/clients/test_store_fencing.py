@@ -367,7 +367,7 @@ async def test_a_process_that_is_stopped_and_wakes_up_writes_nothing(
         assert await asyncio.to_thread(paused.stdout.readline) == "1\n"
         assert await store.leases.claim(OP) is None
         paused.send_signal(signal.SIGSTOP)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (lease := await store.leases.claim(OP)) is None:  # noqa: ASYNC110 - until it runs out
                 await asyncio.sleep(0.05)
         assert lease.away is not None

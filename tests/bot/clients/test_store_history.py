@@ -63,7 +63,7 @@ async def test_the_past_is_read_at_once_and_without_the_operations(store: Store)
 
 async def test_the_past_leads_to_its_thread(store: Store) -> None:
     await store.save(operation(), [root()])
-    claim = await store.queue.claim("op1", "me", 5)
+    claim = await store.queue.claim("op1", "me", 60)
     assert claim is not None
     address = Address(channel=CHANNEL, ts=MessageTs("1.2"), permalink="https://s/p1")
     await store.queue.accept(claim, "me", address)

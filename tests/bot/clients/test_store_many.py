@@ -137,7 +137,7 @@ async def test_a_lease_outlives_a_fail_over(own_sentinels: SentinelGroup) -> Non
     former = own_sentinels.master()
     former.kill()
     await own_sentinels.change(former)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not await saved(store, lease):
             pass
     assert await store.check_epoch()
