@@ -15,7 +15,8 @@ from bot.core.events import Origin
 from bot.core.exit_status import name_signal
 from bot.core.incident_state import SignKind
 from bot.core.ranks import read_parts
-from config.engine_file import AUTO, Kind, load_engines
+from config.engine_file import AUTO, load_engines
+from config.engine_rules import Kind
 
 if TYPE_CHECKING:
     from bot.core.events import LogLine

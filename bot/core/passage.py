@@ -17,7 +17,8 @@ from bot.core.findings import Finding, PhaseBegan, PhaseEnded, ProgressMade
 
 if TYPE_CHECKING:
     from bot.core.whereabouts import Whereabouts
-    from config.engine_file import Hit, PhaseRule
+    from config.engine_reader import Hit
+    from config.engine_rules import PhaseRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from bot.core.findings import NOISE, ONLY_NOISE, FailureSaid, Finding, PhaseBega
 from bot.core.passage import Passage, Teller
 from bot.core.ranks import read_parts, read_rank
 from bot.core.whereabouts import TrackerState, Whereabouts
-from config.engine_file import Kind
+from config.engine_rules import Kind
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from bot.core.events import LogLine, Member, Rank
     from bot.core.findings import PhaseRecord
     from bot.core.ranks import Said
-    from config.engine_file import EngineFile, Hit, PhaseRule
+    from config.engine_file import EngineFile
+    from config.engine_reader import Hit
+    from config.engine_rules import PhaseRule
 
 _EARLY = (PhaseId.DISTRIBUTED, PhaseId.WEIGHTS)  # what no server comes back to
 _LOUD = (Origin.MANAGER, Origin.JOURNALD)  # about the unit, not from the engine
