@@ -1,14 +1,15 @@
 """What people ask of mutes: said to the watches that keep them, and read back from there.
 
 A host is muted with all that runs on it: its own watch is told, and that of each service with a member there,
-so that whoever looks at one of them alone knows. What is muted by its own name for longer stays so.
+so that whoever looks at one of them alone knows. What is muted by its own name beside that stays so.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bot.clients.store_incidents import IncidentStore
 from bot.clients.store_watches import Watches
@@ -23,6 +24,7 @@ from bot.core.incident_answers import (
     render_unmuted,
 )
 from bot.core.monitor_events import Muted, Unmuted
+from bot.core.monitor_mutes import mutes_of
 from bot.ground import Ground
 from bot.watch_orders import pack_word
 from bot.watch_plans import HOST_STATE, WATCH_STATE, host_of_service, services_on, watched_services
@@ -30,8 +32,6 @@ from bot.watch_plans import HOST_STATE, WATCH_STATE, host_of_service, services_o
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
-
-    from pydantic import TypeAdapter
 
     from bot.core.blocks import Message
     from bot.core.events import ServiceName, UserId
@@ -58,19 +58,24 @@ class Mutes:
 
     async def mute_of(self, service: ServiceName) -> Mute | None:
         """As its watch has it now."""
-        return await self._read(host_of_service(self.ground.configuration, service), service)
+        return next(iter(await self._mutes_of(service)), None)
+
+    async def _mutes_of(self, service: ServiceName) -> list[Mute]:
+        """The longest first: by its own name, and with each host of it."""
+        watched = await self.watches.read(host_of_service(self.ground.configuration, service), service)
+        with contextlib.suppress(ValueError):
+            return self._lasting(mutes_of(WATCH_STATE.validate_json(watched.state)) if watched else [])
+        return []
 
     async def mute_of_host(self, host: HostName) -> Mute | None:
-        return await self._read(host, None)
+        watched = await self.watches.read(host, None)
+        with contextlib.suppress(ValueError):
+            mute = HOST_STATE.validate_json(watched.state).mute if watched is not None else None
+            return next(iter(self._lasting([mute] if mute is not None else [])), None)
+        return None
 
-    async def _read(self, host: HostName, service: ServiceName | None) -> Mute | None:
-        watched = await self.watches.read(host, service)
-        adapter: TypeAdapter[Any] = HOST_STATE if service is None else WATCH_STATE
-        try:
-            mute: Mute | None = adapter.validate_json(watched.state).mute if watched is not None else None
-        except ValueError:
-            return None
-        return mute if mute is not None and mute.until > self.ground.clock.now() else None
+    def _lasting(self, mutes: Sequence[Mute]) -> list[Mute]:
+        return [each for each in mutes if each.until > self.ground.clock.now()]
 
     async def muted(self, services: Sequence[ServiceName]) -> list[MutedRow]:
         """Of these and their hosts; a host comes for all that is muted with it."""
@@ -82,9 +87,8 @@ class Mutes:
         whole = {host: mute for host in hosts if (mute := await self.mute_of_host(host)) is not None}
         rows = [MutedRow(host, each.until, each.by, each.reason, whole=True) for host, each in whole.items()]
         for name in services:
-            mute = await self.mute_of(name)
-            if mute is not None and mute.host not in whole:
-                rows.append(MutedRow(name, mute.until, mute.by, mute.reason))
+            alone = [each for each in await self._mutes_of(name) if each.host not in whole]
+            rows += [MutedRow(name, each.until, each.by, each.reason) for each in alone[:1]]
         return rows
 
     # What is done.
@@ -94,16 +98,19 @@ class Mutes:
     ) -> Message:
         until = self.ground.clock.now() + lasting
         await self._say(service, Muted(by, until, reason), name=f"mute:{token}")
-        still_open = await self._is_open({service})
-        return render_muted(service, until, still_open=still_open, also_host=self._is_host(service))
+        still_open, beside = await self._is_open({service}), await self.mute_of(service)
+        longer = beside if beside is not None and beside.host is not None and beside.until > until else None
+        return render_muted(
+            service, until, still_open=still_open, also_host=self._is_host(service), longer=longer
+        )
 
     async def unmute(self, service: ServiceName, *, by: UserId, token: str) -> tuple[Message, Outcome]:
-        mute = await self.mute_of(service)
+        mutes = await self._mutes_of(service)
         host = host_of_service(self.ground.configuration, service)
-        was = mute is not None or await self._is_said(host, service)
+        was = bool(mutes) or await self._is_said(host, service)
         if was:
             await self._say(service, Unmuted(by), name=f"unmute:{token}")
-        whole = mute.host if mute is not None else None
+        whole = next((each.host for each in mutes if each.host is not None), None)
         message = render_unmuted(service, was=was, also_host=self._is_host(service), host=whole)
         return message, Outcome.DONE if was else Outcome.NOTHING
 
@@ -124,14 +131,14 @@ class Mutes:
     async def unmute_host(self, host: HostName, *, by: UserId, token: str) -> tuple[Message, Outcome]:
         """What is muted by its own name stays so."""
         services = services_on(self.ground.configuration, host)
-        mutes = {name: mute for name in services if (mute := await self.mute_of(name)) is not None}
-        with_it = any(mute.host == host for mute in mutes.values())
+        mutes = {name: await self._mutes_of(name) for name in services}
+        with_it = any(each.host == host for held in mutes.values() for each in held)
         was = with_it or await self.mute_of_host(host) is not None or await self._is_said(host, None)
         if was:
             await self._say_host(host, Unmuted(by), name=f"unmute:{token}")
             for service in services:
                 await self._say(service, Unmuted(by, host), name=f"unmute:{token}:{service}")
-        still = [name for name, mute in mutes.items() if mute.host != host]
+        still = [name for name, held in mutes.items() if any(each.host is None for each in held)]
         return render_host_unmuted(host, was=was, still=still), Outcome.DONE if was else Outcome.NOTHING
 
     def _is_host(self, service: ServiceName) -> bool:

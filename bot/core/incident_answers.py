@@ -30,6 +30,7 @@ from bot.core.words import count, join_names, spell_duration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bot.core.monitor_state import Mute
     from bot.core.request import Outage
 
 MOST_ROWS = 12
@@ -176,11 +177,18 @@ def render_acknowledged(subject: str, *, before: UserId | None = None) -> Messag
 
 
 def render_muted(
-    service: ServiceName, until: datetime, *, still_open: bool = False, also_host: bool = False
+    service: ServiceName,
+    until: datetime,
+    *,
+    still_open: bool = False,
+    also_host: bool = False,
+    longer: Mute | None = None,
 ) -> Message:
-    """`also_host`: a host has that name too, and is not meant."""
+    """`also_host`: a host has that name too, and is not meant. `longer`: it is muted so beside that."""
     told = f"{say_code(service)} is muted until {say_when(until)}: no incident is opened for it."
     rest = " The one that is open goes on, and calls nobody." if still_open else ""
+    if longer is not None and longer.host is not None:
+        rest += f" With its host {say_code(longer.host)} it is until {say_when(longer.until)}."
     return _sentence(f"{told}{rest} What is down then is told then.{_not_the_host(also_host)}")
 
 

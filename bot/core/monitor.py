@@ -55,6 +55,7 @@ from bot.core.monitor_events import (
     WatchAction,
     WatchEvent,
 )
+from bot.core.monitor_mutes import end_mutes, take_mute
 from bot.core.monitor_outage import (
     doubt_of,
     note_inactive,
@@ -63,7 +64,6 @@ from bot.core.monitor_outage import (
     suspect,
     take_closed,
     take_found,
-    take_mute,
     tell,
 )
 from bot.core.monitor_starts import (
@@ -175,7 +175,9 @@ class Watch:
         """What a person said, or who found an incident."""
         match event:
             case Muted() | Unmuted():
-                take_mute(self._turn, event)
+                told = take_mute(self._turn.state, event)
+                if told is not None and self._turn.state.severity is not None:
+                    tell(self._turn, told)
             case IncidentClosed():
                 take_closed(self._turn, event)
             case IncidentFound():
@@ -279,7 +281,7 @@ class Watch:
         """What waits for time."""
         turn, state = self._turn, self.state
         if state.mute is not None and now >= state.mute.until:
-            state.mute = None
+            end_mutes(state)
             if state.severity is not None:
                 tell(turn, IncidentUnmuted())
         if state.operation is None:

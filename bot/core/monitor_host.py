@@ -12,7 +12,6 @@ and then told of each.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from bot.core.events import Ticked
@@ -26,7 +25,8 @@ from bot.core.incident_events import (
     SignSeen,
     Worsened,
 )
-from bot.core.incident_state import FLAP_WINDOW, LINGER, IncidentPlan, Severity, Sign, incident_of
+from bot.core.incident_state import FLAP_WINDOW, IncidentPlan, Severity, Sign, incident_of
+from bot.core.monitor_closed import Means, meaning_of
 from bot.core.monitor_events import (
     DirectAsked,
     HostAction,
@@ -167,19 +167,16 @@ class HostWatch:
 
     def _take_closed(self, event: IncidentClosed) -> None:
         state = self.state
-        if event.incident != state.incident:
-            return
-        after = state.told_at - event.at if state.told_at and event.at else timedelta()
-        if timedelta() < after < LINGER:
-            return  # it was seen meanwhile, and the incident goes on with what came then
-        if event.unwatched or after >= LINGER:  # by then it took nothing any more
-            self.state = HostState(mute=state.mute)  # what was seen long ago proves nothing
-            return
-        if event.severity is Severity.DEGRADED and state.severity is Severity.HOST:
-            return  # it went in the same moment: the incident goes on with that
-        if state.severity is not None:
-            state.waives, state.waived = state.severity, True
-            state.severity, state.recovered = None, None
+        match meaning_of(event, incident=state.incident, severity=state.severity, told=state.told_at):
+            case Means.NOTHING:
+                pass
+            case Means.ANEW:
+                self.state = HostState(mute=state.mute)
+            case Means.KNOWN:
+                state.waives, state.waived = state.severity, True
+                state.severity, state.recovered = None, None
+            case means:
+                assert_never(means)
 
     def _take_found(self, event: IncidentFound, now: datetime) -> None:
         """It outlived what this watch remembered: how it goes on, the next rounds tell."""

@@ -13,24 +13,23 @@ from typing import TYPE_CHECKING, assert_never
 
 from bot.core.incident_events import (
     DownAgain,
-    IncidentMuted,
-    IncidentUnmuted,
     Recovered,
     ServiceStopped,
     SignSeen,
     StartFollowed,
     Worsened,
 )
-from bot.core.incident_state import FLAP_WINDOW, LINGER, IncidentPlan, Severity, Sign, SignKind, incident_of
-from bot.core.monitor_events import IncidentFound, Muted, OpenIncident, TellIncident, TellStopped, Unmuted
-from bot.core.monitor_state import Mute, Sight, WatchStanding
+from bot.core.incident_state import FLAP_WINDOW, IncidentPlan, Severity, Sign, SignKind, incident_of
+from bot.core.monitor_closed import Means, meaning_of
+from bot.core.monitor_events import OpenIncident, TellIncident, TellStopped
+from bot.core.monitor_state import Sight, WatchStanding
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.core.events import ProbeAnswer
     from bot.core.incident_events import IncidentEvent
-    from bot.core.monitor_events import IncidentClosed
+    from bot.core.monitor_events import IncidentClosed, IncidentFound
     from bot.core.monitor_turn import WatchTurn
 
 OK = 200
@@ -182,43 +181,19 @@ def open_degraded(turn: WatchTurn, sign: Sign, now: datetime) -> None:
     state.severity, state.recovered, state.told = Severity.DEGRADED, None, now
 
 
-def take_mute(turn: WatchTurn, event: Muted | Unmuted) -> None:
-    """A mute of its whole host shortens none that it has by its own name, and ends none."""
-    state, mute = turn.state, turn.state.mute
-    match event:
-        case Muted():
-            if event.host is not None and mute is not None and mute.until > event.until:
-                return
-            state.mute = Mute(event.until, event.by, event.reason, event.host)
-            if state.severity is not None:
-                tell(turn, IncidentMuted(event.by, event.until, event.reason))
-        case Unmuted():
-            if mute is None or event.host not in {None, mute.host}:
-                return
-            state.mute = None
-            if state.severity is not None:
-                tell(turn, IncidentUnmuted(event.by))
-        case _:
-            assert_never(event)
-
-
 def take_closed(turn: WatchTurn, event: IncidentClosed) -> None:
     """What somebody knows of is not told again before it was well; what is worse than that is."""
     state = turn.state
-    if event.incident != state.incident:
-        return
-    after = state.told - event.at if state.told and event.at else timedelta()
-    if timedelta() < after < LINGER:
-        return  # it was well meanwhile, and the incident goes on with what came then
-    if event.unwatched or after >= LINGER:  # by then it took nothing any more
-        turn.begin_anew()
-        return
-    if state.severity is None:
-        return
-    if event.severity is Severity.DEGRADED and state.severity is not Severity.DEGRADED:
-        return  # it went down in the same moment: the incident goes on with that
-    state.severity, state.recovered = None, None
-    state.waived = state.standing is WatchStanding.DOWN
+    match meaning_of(event, incident=state.incident, severity=state.severity, told=state.told):
+        case Means.NOTHING:
+            pass
+        case Means.ANEW:
+            turn.begin_anew()
+        case Means.KNOWN:
+            state.severity, state.recovered = None, None
+            state.waived = state.standing is WatchStanding.DOWN
+        case means:
+            assert_never(means)
 
 
 def take_found(turn: WatchTurn, event: IncidentFound, now: datetime) -> None:

@@ -130,7 +130,8 @@ class WatchState:
     waived: bool = False  # it is down and somebody knows: no incident until it serves again
     times: int = 0  # how often it went down in that incident
     recovered: datetime | None = None  # when the last incident was over
-    mute: Mute | None = None
+    mute: Mute | None = None  # the one that lasts longest
+    beneath: list[Mute] = field(default_factory=list)  # the others that hold, longest first
 
 
 def kept(state: WatchState) -> tuple[Any, ...]:
@@ -150,7 +151,7 @@ def kept(state: WatchState) -> tuple[Any, ...]:
     )
     operation = state.operation and (state.operation.operation, state.operation.missed)
     follow = state.follow and state.follow.invocation
-    mute = state.mute and (state.mute.until, state.mute.by, state.mute.host)
+    mutes = state.mute and (state.mute, *state.beneath)
     ails = tuple((kind, int(at.timestamp()) // _COARSE) for kind, at in state.worst.items())
     return (
         (state.standing, state.served, state.waived, state.severity, state.incident, state.recovered),
@@ -163,7 +164,7 @@ def kept(state: WatchState) -> tuple[Any, ...]:
             state.stopped,
             operation,
             follow,
-            mute,
+            mutes,
         ),
         (min(state.smoke_fails, 2), min(state.slow, 2), min(state.cut, 2), ails),
         members,

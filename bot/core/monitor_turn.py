@@ -31,7 +31,7 @@ class WatchTurn:
     def begin_anew(self) -> None:
         """What was seen long ago proves nothing: as if the service were new; a mute holds."""
         members = {name: MemberWatch() for name in self.plan.members}
-        self.state = WatchState(members=members, mute=self.state.mute)
+        self.state = WatchState(members=members, mute=self.state.mute, beneath=self.state.beneath)
 
     def open(self) -> None:
         self._out = []

@@ -104,6 +104,28 @@ async def test_it_is_kept_by_the_watches_and_shown_as_one(redis_url: str) -> Non
         await watching.close()
 
 
+async def test_a_shorter_one_of_its_own_stands_beside_its_hosts(redis_url: str) -> None:
+    async with watchmen(redis_url) as room:
+        watching = await watch(room, Orders())
+        await serving(watching)
+        desk = Desk(room.ground, lambda _: watching.poke())
+        await desk.mute_host(HOST, HOUR, by=ALICE, reason="disk swap", token="t1")
+        while await desk.mute_of(SERVICE) is None:
+            await until(lambda: True)
+        told = await desk.mute(SERVICE, HOUR / 2, by=ALICE, reason="new model", token="t2")
+        assert f"With its host `{HOST}` it is until" in told.text
+        await until(lambda: len(watching.entries[SERVICE].watch.state.beneath) == 1)
+        while await desk.mute_of_host(HOST) is None or len(await desk._mutes_of(SERVICE)) == 1:
+            await until(lambda: True)
+        told_now, _ = await desk.unmute_host(HOST, by=ALICE, token="t3")
+        assert f"By its own name `{SERVICE}` still is." in told_now.text
+        await until(lambda: watching.entries[SERVICE].watch.state.beneath == [])
+        mute = watching.entries[SERVICE].watch.state.mute
+        assert mute is not None
+        assert mute.reason == "new model"
+        await watching.close()
+
+
 async def test_a_name_that_a_service_and_a_host_have_means_the_service_and_says_so(redis_url: str) -> None:
     async with watchmen(redis_url) as room:
         named = ServiceName(HOST)

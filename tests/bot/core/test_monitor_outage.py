@@ -14,11 +14,9 @@ from bot.core.monitor_degraded import ail
 from bot.core.monitor_events import (
     IncidentClosed,
     IncidentFound,
-    Muted,
     OpenIncident,
     OperationUnderWay,
     TellIncident,
-    Unmuted,
 )
 from bot.core.monitor_outage import doubt_of
 from bot.core.monitor_turn import WatchTurn
@@ -266,23 +264,3 @@ def test_one_that_took_nothing_any_more_when_it_was_told_is_forgotten() -> None:
     assert len(room.told(Worsened)) == 1
     room.tell(closed)
     assert (room.watch.state.severity, room.watch.state.incident) == (None, None)
-
-
-@pytest.mark.parametrize(("own", "host", "left"), [(3, 2, "own"), (1, 2, None), (None, 2, None)])
-def test_a_mute_of_its_host_shortens_none_of_its_own_and_ends_none(
-    own: int | None, host: int, left: str | None
-) -> None:
-    room = Room()
-    room.serve()
-    who = UserId("U0ALICE")
-    if own is not None:
-        room.tell(Muted(who, room.now + timedelta(hours=own), "own"))
-    room.tell(Muted(who, room.now + timedelta(hours=host), "host", room.plan.host))
-    mute = room.watch.state.mute
-    assert mute is not None
-    assert mute.until == room.now + timedelta(hours=max(own or 0, host))
-    room.tell(Unmuted(who, room.plan.host))
-    mute = room.watch.state.mute
-    assert (mute.reason if mute is not None else None) == left
-    room.tell(Unmuted(who))
-    assert room.watch.state.mute is None
