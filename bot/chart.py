@@ -15,7 +15,7 @@ from matplotlib.patches import Polygon, Rectangle
 
 from bot.core.actions import Mark
 from bot.core.history import describe_history
-from bot.core.picture import Bar, Lane, Share, Waterfall, describe_waterfall, named_shares
+from bot.core.picture_words import describe_waterfall, named_shares
 from bot.core.words import label_phase, spell_duration
 from bot.sheet import (
     BAD,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from bot.core.events import PhaseId, Role
     from bot.core.history import Column, History, Layer
+    from bot.core.picture import Bar, Lane, Share, Waterfall
 
 _BAD_SIGNS = frozenset({"✗", "!"})
 _DRAWING = threading.Lock()

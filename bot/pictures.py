@@ -9,7 +9,7 @@ import structlog
 
 from bot.clients.records import FileNote, Outgoing
 from bot.core.history import describe_history
-from bot.core.picture import describe_waterfall
+from bot.core.picture_words import describe_waterfall
 from bot.messages import Letter
 
 if TYPE_CHECKING:

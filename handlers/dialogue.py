@@ -24,12 +24,12 @@ from bot.core.answers import (
     render_refusal,
     render_sentence,
     render_started,
-    render_status,
 )
 from bot.core.command import ACTING, OF_INCIDENTS, Command, Outcome, Word
 from bot.core.events import ServiceName, Verb
 from bot.core.request import Busy, Declined, NeedsConfirmation, Request, Started, operation_of
 from bot.core.retrospect import render_history, render_why
+from bot.core.status import render_status
 from bot.core.words import count, spell_duration
 from handlers.outages import carry_out
 from handlers.turns import Turn, ending

@@ -14,8 +14,9 @@ from bot.core.access import (
     named_groups,
     visible_services,
 )
-from bot.core.command import Command, Misunderstood, Word, parse_command
+from bot.core.command import Command, Word
 from bot.core.events import HostName, ServiceName, UserId
+from bot.core.grammar import Misunderstood, parse_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from bot.core.actions import Verdict
 from bot.core.baseline import phase_key
 from bot.core.events import PhaseId, Role, Verb
-from bot.core.picture import MOST_ALT, shorten
+from bot.core.picture_words import MOST_ALT, shorten
 from bot.core.words import count, join_names, label_phase, spell_duration
 
 if TYPE_CHECKING:

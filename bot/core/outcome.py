@@ -12,7 +12,8 @@ from bot.core.cause import Cause
 from bot.core.events import PhaseId, Rank, Role
 from bot.core.findings import PhaseRecord
 from bot.core.log_times import NOMINAL_YEAR
-from bot.core.picture import Subject, Waterfall, make_waterfall, say_where
+from bot.core.picture import Subject, Waterfall, make_waterfall
+from bot.core.picture_words import say_where
 from bot.core.words import count, spell_duration
 
 NOWHEN = datetime.min.replace(tzinfo=UTC)  # before the log's first time

@@ -1,4 +1,4 @@
-"""A startup's waterfall as plain data: what its picture shows, and the same in words for those who read."""
+"""A startup's waterfall as plain data: what its picture shows."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from bot.core.baseline import Usual
 from bot.core.events import MAIN_RANK, PhaseId, Rank, Role
 from bot.core.patience import HARDLY, SLOW
 from bot.core.ranks import in_order
-from bot.core.words import count, join_names, label_phase, spell_duration, spell_usual
+from bot.core.words import label_phase, spell_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bot.core.findings import PhaseRecord
 
-MOST_ALT = 1_000  # characters of alt text that Slack takes
 MOST_LANES = 16  # rows of ranks that a phone can show: those of two nodes
-_MOST_SHARES = 9  # phases told by name; the short ones beyond are told as a sum
 _NO_TIME = datetime.min.replace(tzinfo=UTC)  # what stands for the time of a line that has none
-_MOST_CAUSE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ class Share:
     def slow(self) -> bool:
         """Longer than usual by more than starts differ anyway."""
         known = self.took is not None and self.usual is not None
-        return known and _took(self) > (self.usual or timedelta()) * SLOW + HARDLY
+        return known and took_by(self) > (self.usual or timedelta()) * SLOW + HARDLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,8 @@ class Subject:
     @property
     def told(self) -> str:
         """The cause, and beside another one whose it is."""
-        return f"{self.rank}: {self.cause}" if self.also and self.cause and self.rank else self.cause
+        apart = self.also and self.cause and self.rank not in {None, MAIN_RANK}
+        return f"{self.rank}: {self.cause}" if apart else self.cause
 
     @property
     def blamed(self) -> tuple[Rank, ...]:
@@ -256,13 +254,13 @@ def _shares(
         key = (record.phase, record.role)
         left, right = scale.seconds(record.began, record.ended, place=index)
         before = shares.get(key)
-        took = timedelta(seconds=right - left) + _took(before)
+        took = timedelta(seconds=right - left) + took_by(before)
         mark = subject.mark if index == wrong else (before.mark if before else Mark.DONE)
         shares[key] = Share(*key, took, subject.usual.of(*key), mark)
     return tuple(shares.values())
 
 
-def _took(share: Share | None) -> timedelta:
+def took_by(share: Share | None) -> timedelta:
     return (share.took if share is not None else None) or timedelta()
 
 
@@ -319,60 +317,3 @@ def _choose(ranks: Sequence[Rank], spread: _Spread | None, failed: Sequence[Rank
     notes = {spread.median: "median", **notes}
     wanted = (*chosen, *behind[:3], spread.median, spread.fastest)
     return [(rank, notes.get(rank, "")) for rank in dict.fromkeys(wanted)]
-
-
-# ---- in words ----------------------------------------------------------------------------------------------
-
-
-def named_shares(waterfall: Waterfall) -> tuple[tuple[Share, ...], timedelta]:
-    """The phases worth a name, in their order, and what all the others took together."""
-    longest = sorted(waterfall.shares, key=lambda share: (share.mark is not Mark.DONE, _took(share)))
-    named = set(map(id, longest[-_MOST_SHARES:]))
-    rest = sum((_took(share) for share in waterfall.shares if id(share) not in named), timedelta())
-    return tuple(share for share in waterfall.shares if id(share) in named), rest
-
-
-def describe_waterfall(waterfall: Waterfall) -> str:
-    """The alt text: how it ended, what each phase took, who was slow, where it went wrong."""
-    named, rest = named_shares(waterfall)
-    phases = [_say_share(share, timed=waterfall.timed) for share in named]
-    if rest > timedelta():
-        phases.append(f"others {spell_duration(rest)}")
-    sentences = [
-        f"{waterfall.title}: {waterfall.verdict}.",
-        f"Phases: {join_names(phases, last='and then')}.",
-        f"Only the order is shown: {waterfall.untimed}." if waterfall.untimed else "",
-        _say_ranks(waterfall),
-        f"Cause: {shorten(waterfall.cause, _MOST_CAUSE).rstrip('.')}." if waterfall.cause else "",
-        f"Apart from it: {shorten(waterfall.also, _MOST_CAUSE).rstrip('.')}." if waterfall.also else "",
-    ]
-    return shorten(" ".join(filter(None, sentences)), MOST_ALT)
-
-
-def _say_share(share: Share, *, timed: bool) -> str:
-    wrong = {Mark.FAILED: " (went wrong here)", Mark.STALLED: " (no progress)"}.get(share.mark, "")
-    took = f" {spell_usual(share.took, share.usual)}" if timed and share.took is not None else ""
-    slow = " slower than usual:" if timed and share.slow else ""
-    return f"{share.label}{slow}{took}{wrong}"
-
-
-def _say_ranks(waterfall: Waterfall) -> str:
-    if not waterfall.ranks:
-        return ""
-    told = [count(waterfall.ranks, "rank")]
-    told.append(f"in {waterfall.note}" if waterfall.note else "none far behind")
-    bad = [lane.name for lane in waterfall.lanes if lane.mark is not Mark.DONE]
-    if bad and len(bad) < waterfall.ranks:
-        told.append(f"marked: {join_names(bad[:4])}")
-    return f"{'; '.join(told)}."
-
-
-def say_where(phase: PhaseId, role: Role) -> str:
-    """As the end of a verdict: `in draft weights`."""
-    return "once it served" if phase is PhaseId.READY else f"in {label_phase(phase, role)}"
-
-
-def shorten(text: str, most: int) -> str:
-    """At most `most` characters on one line, the end as "…" where it is cut."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"

@@ -10,7 +10,8 @@ from bot.core.actions import Verdict
 from bot.core.baseline import phase_key
 from bot.core.changes import spell_change
 from bot.core.events import PhaseId, Role, Verb
-from bot.core.picture import Subject, Waterfall, make_waterfall, say_where
+from bot.core.picture import Subject, Waterfall, make_waterfall
+from bot.core.picture_words import say_where
 from bot.core.startup_scene import elapsed, host_now
 from bot.core.startup_setup import changes_of
 from bot.core.words import Searched, spell_duration, spell_usual

@@ -14,7 +14,8 @@ from bot.core.account import Account
 from bot.core.actions import Verdict
 from bot.core.events import PhaseId, Role
 from bot.core.history import describe_history, make_history
-from bot.core.picture import Bar, Lane, Subject, describe_waterfall, make_waterfall
+from bot.core.picture import Bar, Lane, Subject, make_waterfall
+from bot.core.picture_words import describe_waterfall
 from bot.sheet import BAD, COLOURS, FRAME
 from tests.support.pictures import Picture, read_png
 from tests.support.waterfalls import failed_waterfall, healthy_waterfall, past, start

@@ -10,7 +10,7 @@ from bot import chart
 from bot.core.actions import Verdict
 from bot.core.events import ChannelId, MessageTs, OperationId
 from bot.core.history import make_history
-from bot.core.picture import describe_waterfall
+from bot.core.picture_words import describe_waterfall
 from bot.pictures import history_letter, waterfall_letter
 from tests.support.pictures import read_png
 from tests.support.waterfalls import healthy_waterfall, past

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.core.access import Denied
-from bot.core.command import Command, Misunderstood, Word
+from bot.core.command import Command, Word
+from bot.core.grammar import Misunderstood
 from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
 from handlers.turns import Speaker
 from handlers.understanding import Understanding

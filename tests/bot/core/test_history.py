@@ -12,7 +12,7 @@ from bot.core.account import Account
 from bot.core.actions import Verdict
 from bot.core.events import PhaseId, Role, Verb
 from bot.core.history import MOST_COLUMNS, History, describe_history, make_history
-from bot.core.picture import MOST_ALT
+from bot.core.picture_words import MOST_ALT
 from tests.support.waterfalls import past
 
 

@@ -8,7 +8,7 @@ from bot.core.account import Failure
 from bot.core.actions import Mark, UploadPicture, Verdict
 from bot.core.changes import LastHealthy
 from bot.core.events import PhaseId, Rank, Role, UnwatchAsked, UserId, Verb
-from bot.core.picture import describe_waterfall
+from bot.core.picture_words import describe_waterfall
 from bot.core.redact import Redactor
 from bot.core.setup import Setup, parse_setup
 from tests.support.startup_runs import BEGAN, MEMBER, Run, make_plan
