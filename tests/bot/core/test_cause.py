@@ -158,6 +158,45 @@ def test_another_process_on_the_gpu_is_named_and_the_engines_own_is_not() -> Non
     assert small.counsel == alone.counsel
 
 
+FRAME = 'File "/opt/sglang/srt/{}", line 9, in f'
+
+
+@pytest.mark.parametrize(
+    ("expected", "line", "file"),
+    [
+        ("kv-cache-memory", "AssertionError: Memory pool size is too small", "managers/tp_worker.py"),
+        ("kv-cache-memory", "AssertionError: max_running_request is zero", "managers/tp_worker.py"),
+        ("request-memory", "ValueError: Out of memory even after retracting all others", "managers/a.py"),
+        ("port-in-use", "OSError: Could not bind port 30001 on any family", "utils/network.py"),
+        ("weights-missing", "RuntimeError: No model weights found in: `/m`", "model_loader/loader.py"),
+        ("weights-damaged", "RuntimeError: Downloaded model files are still corrupted", "model_loader/a.py"),
+        ("weights-mismatch", "ValueError: Parameter lm_head.weight not found in the model.", "a/b.py"),
+        ("model-unsupported", "ValueError: KimiX has no SGLang implementation and none else", "models/a.py"),
+        ("parser-unknown", "ValueError: Unsupported kv_cache_dtype: fp3.", "model_executor/model_runner.py"),
+        ("tp-indivisible", "RuntimeError: world_size (8) is not equal to tensor_model_parallel_size", "a.py"),
+        ("quantization", "NotImplementedError: only one is supported", "layers/quantization/a.py"),
+        ("speculative", "AssertionError: topk=1 of the draft model requires more", "speculative/eagle.py"),
+        ("flags-incompatible", "AssertionError: CPUGraphRunner does not support PP yet.", "a/b.py"),
+        ("flags-incompatible", "ValueError: Raise --page-size first", "layers/a.py"),
+        ("flags-incompatible", "AssertionError: no", "arg_groups/a_hook.py"),
+        ("model-config", "ValueError: no", "configs/kimi.py"),
+        ("engine-fault", "IndexError: tuple index out of range", "models/kimi.py"),
+    ],
+)
+def test_what_sglang_itself_raises_has_a_name(expected: str, line: str, file: str) -> None:
+    assert name(line, FRAME.format(file)).id == expected
+
+
+def test_a_fault_of_the_engine_is_told_with_its_own_words() -> None:
+    title = name("AssertionError", FRAME.format("mem_cache/pool.py"), "assert dtype == uint8").title
+    assert title == "An error inside the engine's code (mem_cache): assert dtype == uint8"
+    installed = 'File "/v/site-packages/sglang/srt/layers/moe.py", line 9, in f'
+    assert (
+        name("TypeError: no", installed).title == "An error inside the engine's code (layers): TypeError: no"
+    )
+    assert "(torch)" in name("TypeError: no", 'File "/v/site-packages/torch/x.py", line 9, in f').title
+
+
 def test_an_unknown_failure_keeps_its_line_its_rank_and_its_phase() -> None:
     cause = name("TypeError: ForwardMetadata got no kv_indices", 'File "/opt/x.py", line 1, in f')
     assert (cause.id, cause.title) == ("unknown", "TypeError: ForwardMetadata got no kv_indices")
