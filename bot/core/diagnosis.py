@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from bot.core import collective
 from bot.core.cause import Cause, explain, name_cause
 from bot.core.events import PhaseId, Rank, Role
-from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead, ReadySaid
+from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead, PhaseBegan, ReadySaid
 from bot.core.ranks import Said, read_parts
 from bot.core.root import find_root, lasting, tell_all, tell_another
 from bot.core.suspect import LONGEST, MOST_LINES, TRACEBACK, Suspect, SuspectsState, Trace, take_further
@@ -46,7 +46,7 @@ _OUTERMOST = re.compile(
     r'line \d+, in <module>$|File "(?![^"]*(?:-packages/|__init__))[^"]*", line \d+, in <module>$'
 )
 _WHAT, _ABORTING = "what():", "terminate called"  # of an exception in C++ that nobody caught
-_ORDER = list(PhaseId)
+_STEPS = 2  # phases that began since: whoever ended with an exception was not needed for them
 _MOST_SUSPECTS = 100  # a failing server can print the same for hours; the first are the ones that matter
 MOST_TRACES = 256  # open at a time
 _Where = tuple[PhaseId, Role, Rank]  # of who speaks
@@ -57,6 +57,8 @@ class Suspects:
 
     def __init__(self, state: SuspectsState | None = None, *, engine: EngineFile | None = None) -> None:
         self._engine = engine
+        told = [PhaseId(rule.id) for rule in engine.phase] if engine is not None else []
+        self._order = [*told, *(phase for phase in PhaseId if phase not in told)]
         self.state = state or SuspectsState()
 
     def note(
@@ -120,7 +122,7 @@ class Suspects:
             if isinstance(each, FailureSaid):
                 failures.append(each)
             elif not isinstance(each, NoiseRead):
-                self._survive(ready=isinstance(each, ReadySaid))
+                self._survive(each)
         return failures
 
     def _said(self, reading: str) -> Said:
@@ -264,8 +266,12 @@ class Suspects:
             suspect.role, suspect.phase = Role.DRAFT, phase or suspect.phase
         if phase is None or (phase is PhaseId.READY and suspect.phase is not PhaseId.PROCESS):
             return
-        if _ORDER.index(phase) > _ORDER.index(suspect.phase):
+        if self._steps(suspect.phase, phase) > 0:
             suspect.phase = phase
+
+    def _steps(self, phase: PhaseId, later: PhaseId) -> int:
+        """How many phases lie between the two, in the order in which this engine goes through them."""
+        return self._order.index(later) - self._order.index(phase)
 
     # ---- the list -----------------------------------------------------------------------------------------
 
@@ -292,11 +298,15 @@ class Suspects:
         if len(lines) < MOST_LINES:
             lines.append(text[:LONGEST])
 
-    def _survive(self, *, ready: bool) -> None:
-        """`ready`: no process that is needed had ended, whatever was printed of one."""
+    def _survive(self, found: Finding) -> None:
+        """Once it serves, or is phases further on, no process that is needed had ended."""
+        ready, begun = isinstance(found, ReadySaid), None
+        if isinstance(found, PhaseBegan) and found.phase is not PhaseId.STOPPING:
+            begun = found.phase
         for suspect in self.state.suspects:
             suspect.survived = True
-            suspect.fatal &= not (ready and suspect.uncaught)
+            if suspect.uncaught and (ready or (begun and self._steps(suspect.phase, begun) >= _STEPS)):
+                suspect.fatal = False
 
     # ---- the answer ---------------------------------------------------------------------------------------
 

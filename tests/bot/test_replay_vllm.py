@@ -374,3 +374,42 @@ def test_colours_of_which_a_web_page_left_the_numbers() -> None:
         f"{core} ERROR 05-29 23:49:20 [core.py:7] EngineCore failed to start.\n"
     )
     assert (outcome.state, outcome.phase, "TP1" in outcome.ranks) == ("failed", "weights", True)
+
+
+def test_lines_whose_times_a_person_cut_out_are_read() -> None:
+    log = (
+        "INFO [core.py:58] Initializing a V1 LLM engine (v0.26.0) with config: model='m'\n"
+        "INFO [gpu_model_runner.py:7] Starting to load model m...\n"
+    )
+    assert (run(log).state, run(log).phase) == ("starting", "weights")
+    died = log + "ERROR [core.py:7] EngineCore failed to start.\nERROR [core.py:7] ValueError: no\n"
+    assert (run(died).state, run(died).phase) == ("failed", "weights")
+
+
+def test_who_waited_for_a_worker_that_was_killed_is_no_root() -> None:
+    outcome = run(
+        "INFO 05-29 23:49:05 [llm_engine.py:2] Initializing a V0 LLM engine (v0.8.2) with config: model='m'\n"
+        "ERROR 05-29 23:49:21 [utils.py:1] Worker VllmWorkerProcess pid 7 died, exit code: -9\n"
+        "[rank0]: Traceback (most recent call last):\n"
+        '[rank0]:   File "/x/vllm/executor/multiproc_worker_utils.py", line 58, in get\n'
+        "[rank0]: ChildProcessError: worker died\n"
+    )
+    assert outcome.cause is not None
+    assert outcome.cause.id == "host-out-of-memory"
+
+
+IN_PROFILE = 'File "/x/vllm/v1/worker/gpu_worker.py", line 7, in determine_available_memory'
+IN_COMPILER = 'File "/x/torch/_dynamo/output_graph.py", line 7, in call_user_compiler'
+
+
+@pytest.mark.parametrize(
+    ("stack", "phase"), [([IN_PROFILE], "memory"), ([IN_PROFILE, IN_COMPILER], "compile")]
+)
+def test_memory_is_measured_after_the_model_was_compiled(stack: list[str], phase: str) -> None:
+    core = "(EngineCore pid=2) {} 05-29 23:49:20 [core.py:7] {}\n"
+    said = ["EngineCore failed to start.", "Traceback (most recent call last):"]
+    said += [*(f"  {each}" for each in stack), "ValueError: no"]
+    log = core.format("INFO", "Model loading took 1 GiB")
+    assert run(log).phase == "compile"
+    outcome = run(log + "".join(core.format("ERROR", each) for each in said))
+    assert (outcome.state, outcome.phase) == ("failed", phase)

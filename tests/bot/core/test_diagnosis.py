@@ -480,6 +480,16 @@ def test_who_serves_did_not_end_with_the_exception_that_it_printed() -> None:
     assert accuse(log.bare("Fatal Python error: Aborted")).is_proven
 
 
+def test_who_is_phases_further_on_did_not_end_with_it_either() -> None:
+    log = journal().launched().bare("Traceback (most recent call last):")
+    log.bare('  File "/opt/engine/layers.py", line 10, in <module>', "ImportError: no deep_gemm")
+    assert accuse(log.connected()).is_proven  # the other ranks may get that far before they are ended
+    suspects = accuse(log.loading())
+    assert not suspects.is_proven
+    assert not suspects.is_likely
+    assert accuse(log.scheduler_exception("TP3", OOM)).is_proven
+
+
 def test_a_bar_before_a_traceback_does_not_hide_whose_it_is() -> None:
     stamp = "(Worker_TP1 pid=7) ERROR 05-29 23:49:47 [worker.py:12] "
     lines = [
