@@ -175,7 +175,8 @@ def _describe_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from bot.check import check, render_findings
+    from bot.check import check
+    from bot.check_rows import render_findings
     from bot.run import configure_logging
 
     if not options.offline:
