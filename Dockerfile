@@ -19,8 +19,8 @@ ENV PATH=/opt/kimi/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 KIMI_C
 USER kimi
 # SIGTERM: startups go on from Redis in the next process.
 STOPSIGNAL SIGTERM
-# Whether a new process would do better; with `[health] listen = ""` nobody can tell, and it counts as unhealthy.
+# Whether a new process would do better, asked past the proxy that Slack may need; with `[health] listen = ""` nobody can tell, and it counts as unhealthy.
 HEALTHCHECK --interval=15s --timeout=5s --start-period=20s --retries=3 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8970/healthz', timeout=4)"]
+    CMD ["python", "-c", "from urllib.request import ProxyHandler, build_opener; build_opener(ProxyHandler({})).open('http://127.0.0.1:8970/healthz', timeout=4)"]
 ENTRYPOINT ["kimi-bot"]
 CMD ["run"]

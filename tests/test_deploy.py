@@ -109,6 +109,7 @@ def test_the_image_s_health_check_asks_where_the_bot_tells(
     assert command[:2] == ["python", "-c"]
     assert f":{PORT}/" in command[2]
     monkeypatch.setattr(Answers, "status", status)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # of a company, which knows nothing of us
     with HTTPServer(("127.0.0.1", 0), Answers) as server:
         asker = Thread(target=server.handle_request)
         asker.start()
