@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from config.services import Configuration
 
 T = TypeVar("T")
-PATIENCE = 10.0  # seconds, for a busy machine
+PATIENCE = 60.0  # seconds, for a busy machine
 
 
 @dataclass

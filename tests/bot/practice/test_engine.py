@@ -113,7 +113,7 @@ async def test_who_dies_at_a_request_never_answers_it() -> None:
     async with new_engine() as (engine, session):
         engine.dying = True
         asking = asyncio.create_task(session.post(CHAT, json=ASK))
-        await asyncio.wait_for(engine.requested.wait(), 5)
+        await asyncio.wait_for(engine.requested.wait(), 60)
         await engine.close()
         with pytest.raises(aiohttp.ClientConnectionError):
             await asking

@@ -99,7 +99,7 @@ async def test_a_resumed_run_serves_at_once_and_uses_up_no_script() -> None:
     program.resume_from(CLOCK.now() - timedelta(hours=2))
     process = new_process()
     running = asyncio.create_task(program.run(process))
-    await asyncio.wait_for(program.settled.wait(), 5)
+    await asyncio.wait_for(program.settled.wait(), 60)
     assert engine.status is ServerStatus.UP
     assert process.meter.cpu_nanoseconds > 3600e9
     process.terminated.set()

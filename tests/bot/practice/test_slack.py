@@ -67,7 +67,7 @@ async def test_a_mention_in_a_thread_carries_the_roots_ts() -> None:
         async with connected(slack, app):
             posted = await web_client(slack).chat_postMessage(channel=OPS, text="root")
             outcome = await slack.mention(BOB, OPS, "status", posted["ts"])
-            event = await slack.wait_for(lambda _s: heard[0] if heard else None, 5)
+            event = await slack.wait_for(lambda _s: heard[0] if heard else None, 60)
         assert outcome.acknowledged
         assert outcome.ts == event["ts"]
         assert event["text"] == f"<@{slack.workspace.bot_user}> status"
@@ -90,7 +90,7 @@ async def test_a_press_is_told_only_when_the_dialog_is_confirmed() -> None:
             ts = posted["ts"]
             refused = await slack.press(ALICE, OPS, ts, "kimi:stop", accept_confirm=False)
             taken = await slack.press(ALICE, OPS, ts, "kimi:stop")
-            await slack.wait_for(lambda s: s.channel_messages(OPS)[0].text == "stopped", 5)
+            await slack.wait_for(lambda s: s.channel_messages(OPS)[0].text == "stopped", 60)
         assert (refused.acknowledged, refused.error) == (False, "cancelled")
         assert taken.acknowledged
         assert pressed == ["{}"]

@@ -263,7 +263,7 @@ async def test_commands_presses_and_modals_from_a_browser() -> None:
         await press_with_dialog(tab)
         await fill_in_the_modal(tab)
         await reply_in_the_thread(tab)
-        await slack.wait_for(lambda _s: len(heard) == 4 or None, 10)
+        await slack.wait_for(lambda _s: len(heard) == 4 or None, 60)
         assert heard == ["go", "why", "new weights", ts]
         assert tab.complaints == []
         assert slack.refusals == []

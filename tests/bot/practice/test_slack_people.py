@@ -98,7 +98,7 @@ async def test_an_event_is_told_again_until_it_is_acknowledged() -> None:
         courier = slack.people.courier = Courier(False, False)
         slack.people.retry_delays = (0, 0.01, 0.01)
         assert (await slack.mention(ALICE, OPS, "status")).acknowledged is False
-        await slack.wait_for(lambda _s: len(courier.heard) == 3, 5)
+        await slack.wait_for(lambda _s: len(courier.heard) == 3, 60)
         assert [envelope.retry for envelope in courier.heard] == [0, 1, 2]
         assert len({envelope.payload["event_id"] for envelope in courier.heard}) == 1
 
@@ -142,7 +142,7 @@ async def test_a_modal_is_filled_in() -> None:
     told: list[Any] = []
     async with practice_slack() as slack, connected(slack, asking(slack, told)):
         await slack.slash(ALICE, OPS, "restart")
-        modal = await slack.wait_for(lambda s: s.modal(ALICE), 5)
+        modal = await slack.wait_for(lambda s: s.modal(ALICE), 60)
         await slack.people.press_in_view(ALICE, modal, "service", option="kimi")
         refused = await slack.submit(ALICE, {"reason": {"text": ""}})
         assert refused.response == {"response_action": "errors", "errors": {"reason": "why?"}}
@@ -158,10 +158,10 @@ async def test_a_modal_is_closed() -> None:
     told: list[Any] = []
     async with practice_slack() as slack, connected(slack, asking(slack, told)):
         await slack.slash(ALICE, OPS, "restart")
-        await slack.wait_for(lambda s: s.modal(ALICE), 5)
+        await slack.wait_for(lambda s: s.modal(ALICE), 60)
         await slack.people.close_modal(ALICE)
         assert slack.modal(ALICE) is None
-        await slack.wait_for(lambda _s: told == ["closed"], 5)
+        await slack.wait_for(lambda _s: told == ["closed"], 60)
 
 
 async def test_the_home_tab_is_opened() -> None:
@@ -175,7 +175,7 @@ async def test_the_home_tab_is_opened() -> None:
 
         async with connected(slack, app):
             assert (await slack.open_home(ALICE)).acknowledged
-            await slack.wait_for(lambda s: s.home(ALICE), 5)
+            await slack.wait_for(lambda s: s.home(ALICE), 60)
             assert slack.home(BOB) is None
         assert slack.refusals == []
 

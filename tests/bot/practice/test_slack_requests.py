@@ -70,7 +70,7 @@ async def test_a_bolt_app_behind_a_request_url_hears_everything() -> None:
             blocks = [{"type": "actions", "elements": [button]}]
             ts = (await web_client(slack).chat_postMessage(channel=OPS, text="x", blocks=blocks))["ts"]
             assert (await slack.press(ALICE, OPS, ts, "go")).acknowledged
-            await slack.wait_for(lambda _s: len(heard) == 3, 5)
+            await slack.wait_for(lambda _s: len(heard) == 3, 60)
         assert heard == ["status a&amp;b", "<@U0KIMIBOT> help", "pressed"]
 
 

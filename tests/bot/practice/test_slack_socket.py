@@ -93,7 +93,7 @@ async def test_an_answer_to_nothing_is_noted(text: str) -> None:
     async with practice_slack() as slack, aiohttp.ClientSession() as session:
         connection = await link(slack, session)
         await connection.send_str(text)
-        await slack.wait_for(lambda s: [r.error for r in s.refusals] == ["invalid_envelope"], 5)
+        await slack.wait_for(lambda s: [r.error for r in s.refusals] == ["invalid_envelope"], 60)
 
 
 async def test_a_late_acknowledgement_changes_nothing() -> None:
@@ -119,9 +119,9 @@ async def test_a_refreshed_app_hears_the_next_command(reason: str) -> None:
             await ack()
 
         async with connected(slack, app):
-            await slack.wait_for(lambda s: s.sockets.connections, 5)
+            await slack.wait_for(lambda s: s.sockets.connections, 60)
             await slack.sockets.disconnect(reason)
-            await slack.wait_for(lambda s: s.sockets.opened == 2 and s.sockets.connections, 5)
+            await slack.wait_for(lambda s: s.sockets.opened == 2 and s.sockets.connections, 60)
             assert (await slack.slash(ALICE, OPS, "status")).acknowledged
 
 
@@ -134,10 +134,10 @@ async def test_a_cut_connection_comes_back() -> None:
             await ack()
 
         async with connected(slack, app):
-            await slack.wait_for(lambda s: s.sockets.connections, 5)
+            await slack.wait_for(lambda s: s.sockets.connections, 60)
             slack.sockets.drop()
             assert (await slack.slash(ALICE, OPS, "status")).error == "dispatch_failed"
-            await slack.wait_for(lambda s: s.sockets.opened == 2 and s.sockets.connections, 5)
+            await slack.wait_for(lambda s: s.sockets.opened == 2 and s.sockets.connections, 60)
             assert (await slack.slash(ALICE, OPS, "status")).acknowledged
 
 
