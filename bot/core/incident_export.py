@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bot.core.blocks import clean
 from bot.core.events import HostName, ServiceName, UserId
-from bot.core.incident_state import Ending, EntryKind, short_id
+from bot.core.incident_state import Ending, EntryKind, Severity, short_id
 from bot.core.incident_view import (
     cause_of,
     downtime_of,
@@ -128,7 +128,9 @@ def _ended(plan: IncidentPlan, state: IncidentState, names: Mapping[UserId, str]
     if state.ending is None or state.over is None:
         return "not yet"
     by = f" by {_who(state.ended_by, names)}" if state.ended_by is not None else ""
-    told = _ENDINGS.get(state.ending, tell_well(state.severity, hidden=was_hidden(plan, state)))
+    degraded = state.severity is Severity.DEGRADED
+    well = "the last sign of it" if degraded else tell_well(state.severity, hidden=was_hidden(plan, state))
+    told = _ENDINGS.get(state.ending, well)
     why = f" ({state.ended_why})" if state.ended_why else ""
     return f"{_time(state.over)}: {told}{why}{by}"
 

@@ -91,6 +91,8 @@ def _ended(view: IncidentView, name: str) -> str:
     took = spell_duration(view.downtime or (view.ended or view.now) - view.began)
     state = tell_state(view.worst or view.severity, hidden=view.was_hidden)
     at = f" until {say_clock(view.ended)}" if view.ended is not None else ""
+    if at and view.severity is Severity.DEGRADED and view.worst not in {None, Severity.DEGRADED}:
+        at = f" and degraded{at}"
     match view.ending:
         case Ending.STOPPED:
             return f"⏹ {name} was {state} for {took}; then it was stopped"

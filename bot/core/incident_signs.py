@@ -99,6 +99,8 @@ def _take_again(turn: IncidentTurn, event: DownAgain, now: datetime) -> None:
     state.ended_by, state.ended_why = None, ""
     state.last_healthy = event.last_healthy or state.last_healthy
     state.muted = None  # nothing is told of what is muted
+    for start in state.starts:  # of one that is still under way the watch would have told nothing else
+        start.ended = start.ended or now
     if down:
         state.down_since = event.since
         call_anew(state, now)

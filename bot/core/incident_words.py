@@ -83,7 +83,8 @@ def _tell_sign(reply: SignTold | WorsenedTold | AgainTold) -> str:
     state = tell_state(reply.severity, hidden=reply.sign.kind in OUT_OF_SIGHT)
     if isinstance(reply, WorsenedTold):
         return f"{state} now: {reply.sign.brief}"
-    served = f" after {spell_duration(reply.served)}" if reply.served is not None else ""
+    well = "in sight" if reply.severity is Severity.HOST else "well"
+    served = f" after {spell_duration(reply.served)} {well}" if reply.served is not None else ""
     if reply.times == 1:
         return f"{state} now{served}: {reply.sign.brief}"
     return f"{state} again{served}, for the {ordinal(reply.times)} time: {reply.sign.brief}"
@@ -194,7 +195,7 @@ def tell_well(severity: Severity, *, hidden: bool = False) -> str:
     """What it does once it is over."""
     match severity:
         case Severity.DEGRADED:
-            return "well again"
+            return "nothing of the kind was seen"
         case Severity.DOWN:
             return "serves again"
         case Severity.HOST:

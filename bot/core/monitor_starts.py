@@ -213,4 +213,6 @@ def reconcile(turn: WatchTurn, found: OperationId | None, now: datetime) -> None
         under.missed = now
     elif now - under.missed >= FORGOTTEN:
         turn.state.operation = None
+        if turn.state.severity is not None and under.verb is not Verb.STOP:
+            tell(turn, StartOver(under.operation, Verdict.UNWATCHED, under.missed - under.since))
         _look_anew(turn, now)

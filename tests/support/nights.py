@@ -3,6 +3,8 @@
 The model is no stand-in for a host: it only says what `systemctl show`, systemd's lines, a probe and a
 completion would tell of services whose fate it decides, and it plays the part of the carriers. On each host
 one thing happens at a time, so that the truth stays simple: each fault is an outage, or degraded, or neither.
+
+`python -m tests.support.nights [SERVICES [SEED]]` plays one and prints what came of it.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -720,3 +723,9 @@ _COMMON = [
 ]
 _NEVER = [*_COMMON, "crash", "crash", "chat_restart_fails"]
 _ALWAYS = [*_COMMON, "crash_mended", "crash_mended", "loop"]
+
+
+if __name__ == "__main__":
+    number = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    chosen = int(sys.argv[2]) if len(sys.argv) > 2 else 20260529  # noqa: PLR2004 - the second word
+    sys.stdout.write(f"{number} services, 8 hours, seed {chosen}: {Night(number, seed=chosen).run()}\n")

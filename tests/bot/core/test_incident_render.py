@@ -201,7 +201,8 @@ def test_what_broke_the_same_way_before_is_not_told_twice() -> None:
 @pytest.mark.parametrize(
     ("severity", "worst", "told"),
     [
-        (Severity.DEGRADED, Severity.DOWN, "was down twice, 13m in all, until"),
+        (Severity.DEGRADED, Severity.DOWN, "was down twice, 13m in all, and degraded until"),
+        (Severity.DEGRADED, None, "was degraded twice, 13m in all, until"),
         (Severity.DOWN, None, "was down twice, 13m in all, until"),
         (Severity.HOST, None, "was gone twice, 13m in all, until"),
     ],

@@ -118,7 +118,7 @@ REPLIES: list[tuple[IncidentReply, str]] = [
         "⏹ *kimi-k2.5*: closed after 13m02s, as nobody watches it any more. The configuration no longer",
     ),
     (UNWATCHED, "How it is now is not known."),
-    (replace(END, severity=Severity.DEGRADED), "Well again since"),
+    (replace(END, severity=Severity.DEGRADED), "Nothing of the kind was seen since"),
     (replace(END, severity=Severity.DEGRADED, worst=Severity.DOWN), "down 13m02s, 8m of it loading."),
     (replace(END, severity=Severity.HOST), "Answers again since"),
     (replace(END, severity=Severity.HOST, hidden=True), "Can be seen again since"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bot.core.events import OperationId, Verb
 from bot.core.incident_actions import (
     AgainTold,
     EditIncident,
@@ -27,6 +28,7 @@ from bot.core.incident_events import (
     ResolvedByHand,
     RunLogRead,
     SignSeen,
+    StartFollowed,
     Worsened,
 )
 from bot.core.incident_state import Severity, Sign, SignKind
@@ -247,3 +249,13 @@ def test_a_log_that_says_nothing_more_than_the_time_before_is_not_shown_again(te
     again(case)
     case.tell(RunLogRead(MEMBER, None, make_lines(text, "and more")))
     assert len(case.replies(RunTold)) == 2
+
+
+def test_a_start_of_the_time_before_is_not_under_way_when_it_is_down_again() -> None:
+    """Its verdict was never heard of."""
+    case = Case()
+    case.tell(StartFollowed(OperationId("op1"), Verb.RESTART, BOB))
+    assert case.view().start == "op1"
+    again(case)
+    assert case.view().start is None
+    assert case.view().started_by is None

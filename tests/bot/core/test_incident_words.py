@@ -72,7 +72,7 @@ REPLIES: dict[str, IncidentReply] = {
     "the mute is over": MuteTold(None, None),
     "S0456 called: nobody has acknowledged it for 3m": EscalationTold("S0456", MINUTES),
     "escalated: nobody has acknowledged it for 3m": EscalationTold(None, MINUTES),
-    "down again after 3m, for the 2nd time: process died by SIGSEGV": AgainTold(DIED, 2, MINUTES),
+    "down again after 3m well, for the 2nd time: process died by SIGSEGV": AgainTold(DIED, 2, MINUTES),
     "a and b cannot be seen either: 3 services in all": AffectedTold((ServiceName("a"), ServiceName("b")), 3),
     "starting again: a": StartsTold((ServiceStart(ServiceName("a"), OperationId("1")),)),
     "resolved after 13m02s: serves again since 03:25:43 UTC; down 13m02s, 8m of it loading": END,
@@ -109,10 +109,10 @@ HIDDEN = Sign(SignKind.HIDDEN, BEGAN, "SSH is refused (connection refused)")
         (WorsenedTold(HIDDEN, Severity.HOST), f"out of sight now: {HIDDEN.sentence}"),
         (
             AgainTold(HIDDEN, 2, MINUTES, Severity.HOST),
-            f"out of sight again after 3m, for the 2nd time: {HIDDEN.sentence}",
+            f"out of sight again after 3m in sight, for the 2nd time: {HIDDEN.sentence}",
         ),
         (AgainTold(DIED, 2, None, Severity.HOST), f"gone again, for the 2nd time: {DIED.sentence}"),
-        (AgainTold(DIED, 1, MINUTES, Severity.DEGRADED), f"degraded now after 3m: {DIED.sentence}"),
+        (AgainTold(DIED, 1, MINUTES, Severity.DEGRADED), f"degraded now after 3m well: {DIED.sentence}"),
     ],
 )
 def test_how_it_stands_now_is_said_with_its_sign(reply: IncidentReply, told: str) -> None:

@@ -302,6 +302,17 @@ class TestAskedForInChat:
         assert opened.plan.signs[0].sentence == "process died by SIGSEGV"
         assert room.stands() is WatchStanding.DOWN
 
+    def test_the_incident_hears_that_a_forgotten_one_is_no_longer_followed(self) -> None:
+        room = Room()
+        room.serve()
+        room.unit, room.probe = FAILED, REFUSED
+        room.look()
+        room.tell(OperationUnderWay(OURS, Verb.RESTART, WHO))
+        self.checked(room, 10)
+        room.look(int(FORGOTTEN / room.plan.every) + 2)
+        [over] = room.told(StartOver)
+        assert (over.operation, over.verdict) == (OURS, Verdict.UNWATCHED)
+
     def test_of_two_members_the_start_of_one_does_not_hide_the_end_of_the_other(self) -> None:
         other = type(MEMBER)("llm-three/kimi.service")
         room = Room(make_plan(members=(MEMBER, other)))
