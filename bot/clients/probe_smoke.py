@@ -23,7 +23,7 @@ _BODY_LIMIT = 64 << 10  # bytes kept of a body that is no stream
 _KEPT = 300  # characters of the answer, and of an error's text
 _TOOL_TOKENS = 512  # a model that thinks first needs room before it calls
 _SHORTEST_SPAN = 0.01  # seconds; tokens that came in one burst tell no speed
-_OK = 200
+_OK, _TOO_MANY, _UNAVAILABLE = 200, 429, 503
 _TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
@@ -41,6 +41,10 @@ _TOOL_PROMPT = "What is the weather in Paris now? Use the tool get_weather to fi
 
 class _Failed(Exception):
     """The completion is not what it should be; the text is a plain sentence."""
+
+    def __init__(self, told: str, *, busy: bool = False) -> None:
+        super().__init__(told)
+        self.busy = busy
 
 
 @dataclass(slots=True)
@@ -121,7 +125,7 @@ class SmokeTest:
         try:
             completion = await self._complete(self._section.prompt, self._section.max_tokens)
         except _Failed as failed:
-            return SmokeResult(passed=False, error=str(failed))
+            return SmokeResult(passed=False, error=str(failed), busy=failed.busy)
         result = self._judge(completion)
         if not result.passed or not self._section.tool_call:
             return result
@@ -148,7 +152,13 @@ class SmokeTest:
         try:
             completion = await self._complete(_TOOL_PROMPT, tokens, tools=[_TOOL], tool_choice="auto")
         except _Failed as failed:
-            return replace(result, passed=False, error=f"with a tool offered, {failed}", tool_call=False)
+            return replace(
+                result,
+                passed=False,
+                error=f"with a tool offered, {failed}",
+                busy=failed.busy,
+                tool_call=False,
+            )
         if completion.called:
             return replace(result, tool_call=True)
         error = "the model was offered a tool and tool_calls is empty; is the engine's tool call parser on?"
@@ -168,12 +178,18 @@ class SmokeTest:
         completion = Completion()
         async with self._client.stream("POST", _PATH, json=body, headers=self._headers) as response:
             if response.status_code != _OK:
-                raise _Failed(f"the engine answered HTTP {response.status_code}: {await _quote(response)}")
+                raise _refusal(response.status_code, await _quote(response))
             async for event in read_events(response):
                 completion.take(event, at=time.monotonic() - sent)
         if not completion.finished:
             raise _Failed("the completion broke off before its end")
         return completion
+
+
+def _refusal(status: int, text: str) -> _Failed:
+    """SGLang says 503 where its queue is full; what stands before an engine says it where there is none."""
+    full = status == _UNAVAILABLE and "queue" in text.lower()
+    return _Failed(f"the engine answered HTTP {status}: {text}", busy=status == _TOO_MANY or full)
 
 
 async def read_events(response: httpx.Response) -> AsyncIterator[Any]:

@@ -208,10 +208,14 @@ class ProbeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SmokeResult:
-    """A real completion. `error` says in one sentence what was wrong; durations in seconds."""
+    """A real completion. `error` says in one sentence what was wrong; durations in seconds.
+
+    `busy`: it was turned away, as there are too many requests already.
+    """
 
     passed: bool
     error: str | None = None
+    busy: bool = False
     first_token: float | None = None
     tokens_per_second: float | None = None
     answer: str = ""

@@ -40,7 +40,15 @@ from typing import TYPE_CHECKING, Any, assert_never
 from bot.core.events import ServiceName, Ticked, UnitState
 from bot.core.incident_events import IncidentUnmuted
 from bot.core.incident_state import Sign, SignKind
-from bot.core.monitor_degraded import ail, check_calm, is_mute, take_ailing, take_load, take_smoke
+from bot.core.monitor_degraded import (
+    ail,
+    check_calm,
+    is_mute,
+    note_missed,
+    take_ailing,
+    take_load,
+    take_smoke,
+)
 from bot.core.monitor_events import (
     Checked,
     IncidentClosed,
@@ -255,6 +263,7 @@ class Watch:
         state.goods, state.good_since = 0, None
         if state.standing in {WatchStanding.SERVING, WatchStanding.SUSPECT}:
             suspect(turn, doubt, event.sight, now)
+            note_missed(turn, doubt, event.sight, now)
 
     def _note_cut(self, doubt: str, now: datetime) -> None:
         """The host itself is answered: it is only kimi that is not."""

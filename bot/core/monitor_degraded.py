@@ -16,8 +16,9 @@ from bot.core.incident_events import Recovered, SignSeen
 from bot.core.incident_state import Severity, Sign, SignKind
 from bot.core.monitor_events import CheckSmoke
 from bot.core.monitor_outage import fall, open_degraded, tell
-from bot.core.monitor_state import WatchStanding
+from bot.core.monitor_state import Sight, WatchStanding
 from bot.core.smoke import FIRST_TOKEN, RATE
+from bot.core.words import spell_duration
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,6 +34,7 @@ FAR_OFF = 3.0  # times the usual
 _LEAST_WAIT = 1.0  # seconds; a first token that comes sooner is never slow
 _FULL_WITHIN, _FULL_TIMES = timedelta(minutes=5), 3
 _NO_ROOM = 0.98  # of the KV cache
+_LOSSY_LOOKS, _LOSSY = 20, 6  # of so many checks more than so many failed
 _QUEUE_LOOKS, _QUEUE_LEAST = 5, 16  # a queue that grew with each of so many looks, to so many requests
 
 
@@ -41,10 +43,11 @@ def take_smoke(turn: WatchTurn, result: SmokeResult, now: datetime) -> None:
     state = turn.state
     if state.operation is not None or state.standing in {WatchStanding.STARTING, WatchStanding.STOPPED}:
         return
-    if not result.passed:
+    if not result.passed and not result.busy:
         _take_failure(turn, result, now)
         return
-    state.smoke_fails, state.smoke_asked = 0, None
+    if result.passed:
+        state.smoke_fails, state.smoke_asked = 0, None
     slow = _say_slow(turn, result)
     state.slow = state.slow + 1 if slow is not None else 0
     if slow is None:
@@ -62,10 +65,13 @@ def _take_failure(turn: WatchTurn, result: SmokeResult, now: datetime) -> None:
     if state.smoke_fails < SMOKE_FAILURES:
         turn.order(CheckSmoke())
     elif state.standing in {WatchStanding.SERVING, WatchStanding.SUSPECT}:
-        why = (result.error or "no answer").rstrip(".")
-        told = f"a completion fails: {why}"
+        told = f"a completion fails: {_why(result)}"
         evidence = ("/health answers 200",) if state.fails == 0 else ()
         fall(turn, Sign(SignKind.SMOKE, state.smoke_failed, told, evidence=evidence), now)
+
+
+def _why(result: SmokeResult) -> str:
+    return (result.error or "no answer").rstrip(".")
 
 
 def is_mute(turn: WatchTurn, now: datetime) -> bool:
@@ -80,6 +86,8 @@ def is_mute(turn: WatchTurn, now: datetime) -> bool:
 
 
 def _say_slow(turn: WatchTurn, result: SmokeResult) -> str | None:
+    if result.busy:
+        return f"completions are turned away: {_why(result)}"
     usual = turn.plan.usual
     first, rate = usual.speed(FIRST_TOKEN), usual.speed(RATE)
     if result.first_token is not None and first is not None:
@@ -137,6 +145,20 @@ def ail(turn: WatchTurn, sign: Sign, now: datetime) -> None:
         open_degraded(turn, sign, now)
     elif before is None or now - before >= CALM:
         tell(turn, SignSeen(sign))
+
+
+def note_missed(turn: WatchTurn, doubt: str, sight: Sight, now: datetime) -> None:
+    """One more check that failed: many of them, though never enough in a row, are no good service either."""
+    state = turn.state
+    if state.standing is not WatchStanding.SUSPECT or sight not in {Sight.SEEN, Sight.HALF}:
+        return
+    within = turn.plan.every * _LOSSY_LOOKS
+    state.missed = [*(at for at in state.missed if now - at < within), now]
+    if len(state.missed) > max(_LOSSY, turn.plan.failures):
+        told = (
+            f"{len(state.missed)} checks failed within {spell_duration(within)}, though not in a row: {doubt}"
+        )
+        ail(turn, Sign(SignKind.PROBE, now, told), now)
 
 
 def check_calm(turn: WatchTurn, now: datetime) -> None:

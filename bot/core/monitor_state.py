@@ -106,6 +106,7 @@ class WatchState:
     members: dict[Member, MemberWatch] = field(default_factory=dict)
     signs: list[Sign] = field(default_factory=list)  # of what is suspected, oldest first
     fails: int = 0  # checks in a row
+    missed: list[datetime] = field(default_factory=list)  # checks that failed, in a row or not, newest last
     goods: int = 0
     good_since: datetime | None = None
     smoke_fails: int = 0

@@ -211,3 +211,19 @@ async def test_a_server_that_hangs_up_midway_is_the_callers_matter() -> None:
         engine.answers[PATH] = b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\ndata: {}\n\n"
         with pytest.raises(httpx.RemoteProtocolError):
             await run(engine)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "busy"),
+    [
+        (429, b'{"error": {"message": "Rate limit reached"}}', True),
+        (503, b'{"error": {"message": "The request queue is full."}}', True),
+        (503, b'{"detail": "no healthy upstream"}', False),
+        (500, b"queue", False),
+    ],
+)
+async def test_one_that_is_turned_away_as_there_are_too_many(status: int, body: bytes, busy: bool) -> None:
+    async with serve_http() as engine:
+        engine.answers[PATH] = reply(status, body)
+        result = await run(engine)
+        assert (result.passed, result.busy) == (False, busy)

@@ -16,7 +16,7 @@ from bot.core.monitor_events import CheckSmoke, LoadSeen, OpenIncident, SmokeChe
 from bot.core.monitor_state import WatchStanding
 from bot.core.smoke import FIRST_TOKEN, RATE
 from config.engine_file import load_engine
-from tests.support.watches import BUSY, FAILED, REFUSED, Room, make_plan
+from tests.support.watches import BUSY, FAILED, GOOD, REFUSED, Room, make_plan
 
 USUAL = Usual(speeds={FIRST_TOKEN: (0.3,), RATE: (90.0,)})
 FULL = "[2026-05-29 23:49:47 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 1"
@@ -203,3 +203,53 @@ def test_what_went_down_by_a_sign_before_it_was_degraded_is_as_old_as_that_sign(
     view = incident.view(room.now)
     assert view.downtime == room.now - first == room.now - view.began
     assert worse.last_healthy == view.last_healthy == first - room.plan.every
+
+
+@pytest.mark.parametrize(("bad", "good", "told"), [(2, 1, 1), (1, 1, 1), (1, 2, 1), (1, 5, 0)])
+def test_checks_that_fail_over_and_over_and_never_in_a_row_are_degraded(
+    bad: int, good: int, told: int
+) -> None:
+    room = _serving()
+    for _ in range(60):
+        room.probe = BUSY
+        room.look(bad)
+        room.probe = GOOD
+        room.look(good)
+    assert len(room.ordered(OpenIncident)) == told
+    assert room.told(SignSeen) == []
+    for opened in room.ordered(OpenIncident):
+        assert opened.plan.severity is Severity.DEGRADED
+        assert opened.plan.signs[0].sentence == (
+            "7 checks failed within 5m, though not in a row: /health answers 503"
+        )
+    room.look(int(CALM / room.plan.every) + 2)
+    assert len(room.told(Recovered)) == told
+
+
+def test_checks_that_fail_for_long_at_last_are_an_outage_and_nothing_before() -> None:
+    room = Room(make_plan(failures=20))
+    room.serve()
+    room.probe = BUSY
+    room.look(20)
+    (opened,) = room.ordered(OpenIncident)
+    assert opened.plan.severity is Severity.DOWN
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_completions_that_are_turned_away_are_degraded_and_end_no_outage(down: bool) -> None:
+    room = _serving()
+    busy = SmokeResult(passed=False, error="the engine answered HTTP 429: too many requests", busy=True)
+    for _ in range(2 * down):
+        _smoke(room, DEAD_SMOKE)
+    for _ in range(3):
+        _smoke(room, busy)
+        room.look()
+    (opened,) = room.ordered(OpenIncident)
+    if down:
+        assert opened.plan.severity is Severity.DOWN
+        assert room.told(Recovered) == []
+        return
+    assert opened.plan.severity is Severity.DEGRADED
+    assert opened.plan.signs[0].sentence == (
+        "completions are turned away: the engine answered HTTP 429: too many requests"
+    )
