@@ -727,5 +727,5 @@ _ALWAYS = [*_COMMON, "crash_mended", "crash_mended", "loop"]
 
 if __name__ == "__main__":
     number = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    chosen = int(sys.argv[2]) if len(sys.argv) > 2 else 20260529  # noqa: PLR2004 - the second word
+    chosen = int(sys.argv[2]) if len(sys.argv) > 2 else 20260529
     sys.stdout.write(f"{number} services, 8 hours, seed {chosen}: {Night(number, seed=chosen).run()}\n")
