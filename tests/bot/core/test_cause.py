@@ -187,6 +187,24 @@ def test_what_sglang_itself_raises_has_a_name(expected: str, line: str, file: st
     assert name(line, FRAME.format(file)).id == expected
 
 
+@pytest.mark.parametrize(
+    ("expected", "line"),
+    [
+        ("rpc-timeout", "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for x"),
+        ("nixl", "RuntimeError: NIXL is not available"),
+        ("nixl", "RuntimeError: Failed to set up the NIXL agent"),
+        ("gpu-not-visible", "ValueError: invalid literal for int() with base 10: 'GPU-4b5c'"),
+        ("gpu-not-visible", "RuntimeError: TPU initialization failed: open(/dev/vfio/0): busy"),
+        ("model-access", "botocore.exceptions.NoCredentialsError: Unable to locate credentials"),
+        ("weights-missing", "OSError: Can't load the configuration of '/m'."),
+        ("weights-missing", "ValueError: Invalid repository ID or local directory specified: '/m'."),
+        ("tp-indivisible", "ValueError: The input size is not aligned with the quantized weight shape."),
+    ],
+)
+def test_what_vllm_itself_raises_has_a_name(expected: str, line: str) -> None:
+    assert name(line, 'File "/v/site-packages/vllm/x.py", line 9, in f').id == expected
+
+
 def test_a_fault_of_the_engine_is_told_with_its_own_words() -> None:
     title = name("AssertionError", FRAME.format("mem_cache/pool.py"), "assert dtype == uint8").title
     assert title == "An error inside the engine's code (mem_cache): assert dtype == uint8"
