@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_bolt.authorization.async_authorize import AsyncAuthorize
+from slack_bolt.logger.messages import warning_client_prioritized_and_token_skipped
 
 from bot.clients.slack import connect_slack
 from bot.clients.slack_account import open_socket
@@ -21,7 +23,7 @@ from bot.errors import ConfigurationInvalid, SlackError, SlackRefused
 from bot.tasks import end_within
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from slack_bolt.request.async_request import AsyncBoltRequest
     from slack_bolt.response import BoltResponse
@@ -112,6 +114,21 @@ class _Introduction(AsyncAuthorize):
             await asyncio.wait({self._asking})
 
 
+@contextlib.contextmanager
+def _without_advice() -> Iterator[None]:
+    """Bolt reads SLACK_BOT_TOKEN by itself, and warns that it has no use for it: that is as it should be."""
+    logger = logging.getLogger(f"slack_bolt.{AsyncApp.__name__}")
+
+    def is_told(record: logging.LogRecord) -> bool:
+        return record.getMessage() != warning_client_prioritized_and_token_skipped()
+
+    logger.addFilter(is_told)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_told)
+
+
 class Ears:
     """`open`, then `run` for as long as the process lives, then `close`."""
 
@@ -126,13 +143,16 @@ class Ears:
         """`acknowledged` hears the kind of each payload, and the seconds until it was acknowledged."""
         secret = settings.signing_secret
         self._introduction = _Introduction(client)
-        self.app = _Timed(
-            client=connect_slack(None, client.base_url, timeout=client.timeout),  # the token is introduced
-            authorize=self._introduction,
-            signing_secret=secret.get_secret_value() if secret else None,
-            request_verification_enabled=listen is not None,
-            user_facing_authorize_error_message=NOT_AUTHORIZED,
-        )
+        with _without_advice():
+            self.app = _Timed(
+                client=connect_slack(
+                    None, client.base_url, timeout=client.timeout
+                ),  # the token is introduced
+                authorize=self._introduction,
+                signing_secret=secret.get_secret_value() if secret else None,
+                request_verification_enabled=listen is not None,
+                user_facing_authorize_error_message=NOT_AUTHORIZED,
+            )
         self.app.acknowledged = acknowledged
         self._token = settings.app_token.get_secret_value() if settings.app_token else ""
         self._listen = listen

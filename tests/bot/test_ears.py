@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from slack_bolt.logger.messages import warning_client_prioritized_and_token_skipped
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from structlog.testing import capture_logs
 
@@ -143,6 +145,16 @@ async def test_a_slack_that_comes_later_is_heard_then(monkeypatch: pytest.Monkey
             running.cancel()
             await asyncio.wait({running})
             await slack.stop()
+
+
+async def test_a_token_in_the_environment_is_no_reason_to_warn(
+    slack: PracticeSlack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SLACK_BOT_TOKEN", slack.bot_token)
+    async with ears_for(slack):
+        assert caplog.records == []
+        logging.getLogger("slack_bolt.AsyncApp").warning(warning_client_prioritized_and_token_skipped())
+    assert len(caplog.records) == 1  # what is said later is told
 
 
 async def test_a_wrong_token_ends_the_start(slack: PracticeSlack) -> None:

@@ -47,6 +47,19 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+WARNS = """
+import logging
+from bot.run import configure_logging
+
+configure_logging()
+logging.getLogger("some.library").warning("two\\nlines of %s", "it")
+logging.getLogger("some.library").info("a payload")
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("some.library").exception("it broke")
+"""
+
 # Closing waits: for ever, or so that nothing else goes on either.
 HANGS = """
 import asyncio, sys, time
@@ -98,6 +111,18 @@ def test_where_to_listen(text: str, listen: Listen) -> None:
 def test_where_nobody_can_listen(text: str) -> None:
     with pytest.raises(ConfigurationInvalid, match=r"--listen: is .*HOST:PORT"):
         parse_listen(text)
+
+
+async def test_what_libraries_warn_of_comes_in_the_same_form_and_nothing_of_their_payloads() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WARNS, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await process.communicate()
+    warned, broke = map(json.loads, said.splitlines())
+    assert warned.pop("timestamp")
+    assert warned == {"event": "two\nlines of it", "level": "warning", "logger": "some.library"}
+    assert (broke["event"], broke["level"]) == ("it broke", "error")
+    assert "ZeroDivisionError" in broke["exception"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
