@@ -81,3 +81,36 @@ def test_a_warm_up_that_nobody_answers_is_told_as_such() -> None:
     assert (outcome.state, outcome.phase) == ("failed", "warmup")
     assert outcome.cause is not None
     assert outcome.cause.id == "warmup"
+
+
+def test_each_line_of_a_traceback_may_be_an_error_of_its_own() -> None:
+    told = [
+        "Traceback (most recent call last):",
+        '  File "/opt/transformers/models/auto.py", line 9, in get',
+        "    raise KeyError(key)",
+        "KeyError: 'kimi_next'",
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "Traceback (most recent call last):",
+        '  File "/opt/sglang/launch_server.py", line 9, in <module>',
+        "ValueError: it has model type `kimi_next` but Transformers does not recognize this architecture.",
+    ]
+    outcome = run(*[f"[{AT}:01] ERROR: {line}" for line in told])
+    assert (outcome.state, outcome.phase) == ("failed", "process")
+    assert outcome.cause is not None
+    assert (outcome.cause.id, outcome.cause.evidence[0]) == ("model-unsupported", "KeyError: 'kimi_next'")
+    port = run(f"[{AT}:01] ERROR:    [Errno 98] error: ('0.0.0.0', 3): address already in use")
+    assert port.phase == "server"
+
+
+def test_nccls_warning_tells_why_a_node_was_not_reached() -> None:
+    outcome = run(
+        f"[{AT}:01 TP14] Init torch distributed begin.",
+        "node5:240:240 [6] misc/socket.cc:533 NCCL WARN socketPollConnect: Connect to 10.0.0.4<5> returned 113",
+        f"[{AT}:09 TP14] {TRACE}",
+        '  File "/opt/sglang/srt/distributed/pynccl_wrapper.py", line 9, in NCCL_CHECK',
+        "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+    )
+    assert outcome.cause is not None
+    assert outcome.cause.id == "rendezvous"
+    assert "10.0.0.4" in outcome.cause.evidence[0]

@@ -180,6 +180,8 @@ FRAME = 'File "/opt/sglang/srt/{}", line 9, in f'
         ("flags-incompatible", "ValueError: Raise --page-size first", "layers/a.py"),
         ("flags-incompatible", "AssertionError: no", "arg_groups/a_hook.py"),
         ("model-config", "ValueError: no", "configs/kimi.py"),
+        ("flashinfer", "RuntimeError: Error in function 'run' at /w/csrc/gemm_runner.cu:276: no", "a/b.py"),
+        ("deepgemm", "what():  Failed: CUDA error /w/DeepGEMM/csrc/jit/handle.hpp:82 '209'", "a/b.py"),
         ("engine-fault", "IndexError: tuple index out of range", "models/kimi.py"),
     ],
 )
