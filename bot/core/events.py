@@ -130,11 +130,15 @@ class UnitState:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSeen:
-    """A process of the unit that goes by a title of its own; `rank` as the log names it, where it is one."""
+    """A process of the unit that goes by a title of its own; `rank` as the log names it, where it is one.
+
+    `leads`: it is a core, which leads ranks of its own where it has any.
+    """
 
     pid: int
     title: str
     rank: Rank | None = None
+    leads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +181,21 @@ class Sample:
 
     @property
     def ranks(self) -> dict[Rank, int]:
-        """The processes that are ranks, by their names, with their pids."""
-        return {each.rank: each.pid for each in self.processes or () if each.rank is not None}
+        """The processes that are ranks, by their names, with their pids.
+
+        Cores may give their workers the same names. More of a name than there are cores are one rank and what
+        it forked.
+        """
+        named: dict[Rank, list[int]] = {}
+        for each in self.processes or ():
+            if each.rank is not None:
+                named.setdefault(each.rank, []).append(each.pid)
+        cores = sum(each.leads for each in self.processes or ())
+        return {
+            Rank(f"pid{pid} {rank}") if 1 < len(pids) <= cores else rank: pid
+            for rank, pids in named.items()
+            for pid in sorted(pids, reverse=True)
+        }
 
     @property
     def gpu_memory(self) -> int | None:

@@ -22,7 +22,6 @@ __all__ = [
     "Sample",
     "ShardMapped",
     "hub_folders",
-    "is_core",
     "parse_counters",
     "parse_gpus",
     "parse_pids",
@@ -113,7 +112,8 @@ def parse_processes(out: str, complaints: str) -> Facts:
     for pid, kind, text in _FACT.findall(out):
         match kind:
             case "cmdline":
-                processes.setdefault(int(pid), ProcessSeen(int(pid), text, read_title(text)))
+                seen = ProcessSeen(int(pid), text, read_title(text), leads=_CORE.match(text) is not None)
+                processes.setdefault(seen.pid, seen)
             case "io":
                 reads += [_number(text.rpartition(" ")[2])]
             case _:
@@ -135,11 +135,6 @@ def read_title(title: str) -> Rank | None:
     if found["core"]:
         return Rank(f"DP{found['core']}")
     return Rank(" ".join("".join(part) for part in _PLACE.findall(found["places"])))
-
-
-def is_core(title: str) -> bool:
-    """Of a process that leads ranks of its own, where it has any."""
-    return _CORE.match(title) is not None
 
 
 def _furthest(shards: set[tuple[int, int]]) -> ShardMapped | None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from bot.core.cores import Cores, without_leaders
 from bot.core.events import InvocationId, Rank
-from bot.core.evidence import Sample, is_core
+from bot.core.evidence import Sample
 
 _MIB = 2**20
 _READS = 16 * _MIB  # less in one interval is a log, a library, a stray file
@@ -66,7 +66,7 @@ class Trace:
         """A rank is gone when others live and it does not; with all of them gone, the unit tells why."""
         present = sample.ranks
         for each in sample.processes or ():
-            if each.rank is not None and each.rank not in self.leaders and is_core(each.title):
+            if each.rank is not None and each.rank not in self.leaders and each.leads:
                 self.leaders.append(each.rank)
         if len(self.leaders) == 1:
             present.pop(self.leaders[0], None)

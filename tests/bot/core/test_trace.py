@@ -200,7 +200,10 @@ def test_a_rank_under_another_title_is_not_gone() -> None:
 
 
 def named(*titles: str) -> tuple[ProcessSeen, ...]:
-    return tuple(ProcessSeen(100 + place, title, read_title(title)) for place, title in enumerate(titles))
+    return tuple(
+        ProcessSeen(100 + place, title, read_title(title), leads="EngineCore" in title)
+        for place, title in enumerate(titles)
+    )
 
 
 CORES = named("VLLM::EngineCore_DP0", "VLLM::EngineCore_DP1")
@@ -241,3 +244,23 @@ def test_who_only_leads_needs_not_compute() -> None:
     for step in range(8):
         alone.take(later(step * 10, cores=2.0, processes=CORES))
     assert is_spinning(alone)
+
+
+def test_cores_may_give_their_workers_the_same_names() -> None:
+    alike = named(*("VLLM::EngineCore_DP0", "VLLM::EngineCore_DP1"), *["VLLM::Worker_TP0"] * 2)
+    assert later(0, processes=alike).ranks == {"DP0": 100, "DP1": 101, "pid102 TP0": 102, "pid103 TP0": 103}
+    trace = Trace()
+    trace.take(later(0, processes=alike))
+    assert (trace.living, trace.at_work) == (4, 2)
+    trace.take(later(10, processes=alike[:3]))
+    assert trace.gone == {"pid103 TP0": BEGAN + timedelta(seconds=10)}
+
+
+def test_what_a_rank_forked_is_no_rank_of_its_own() -> None:
+    trace = Trace()
+    trace.take(later(0))
+    forked = ProcessSeen(300, "sglang::scheduler_TP1", Rank("TP1"))
+    trace.take(later(10, processes=(*ranks(0, 1), forked)))
+    assert trace.ranks == {"TP0": 100, "TP1": 101}
+    trace.take(later(20))
+    assert trace.gone == {}
