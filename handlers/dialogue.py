@@ -285,8 +285,10 @@ class Dialogue:
     async def _unwatch(self, service: ServiceName, turn: Turn) -> None:
         by, token = turn.intent.user, turn.intent.token
         followed = await self._parts.startups.unwatch(service, by, token=token)
-        told = "No longer following" if followed else "Nothing is being followed of"
-        message = render_sentence(f"{told} `{service}`; the service is left alone.")
+        told = (
+            f"No longer following `{service}`" if followed else f"No startup of `{service}` is being followed"
+        )
+        message = render_sentence(f"{told}; the service is left alone.")
         await turn.conclude(message, Outcome.DONE if followed else Outcome.NOTHING)
 
     async def _request(self, request: Request, turn: Turn) -> None:

@@ -35,11 +35,28 @@ N = TypeVar("N", bound=str)
 
 # Verbs people will try, and the working one that comes nearest to what they want.
 _NEAREST = {
-    "acknowledge": Word.ACK,
-    "close": Word.RESOLVE,
-    "silence": Word.MUTE,
-    "tail": Word.LOGS,
+    word: verb
+    for verb, words in {
+        Word.STATUS: "stat state health info show list ls ps services check ping",
+        Word.RESTART: "reboot bounce relaunch redeploy",
+        Word.START: "up boot launch run",
+        Word.STOP: "down kill halt shutdown terminate abort cancel",  # `start` looks like one of them
+        Word.WATCH: "follow",
+        Word.UNWATCH: "unfollow",
+        Word.LOGS: "tail journal journalctl",
+        Word.HISTORY: "past startups",
+        Word.WHY: "explain cause reason diagnose",
+        Word.SMOKE: "test",
+        Word.RELOAD: "daemon-reload",
+        Word.INCIDENTS: "outages outage alerts",
+        Word.ACK: "acknowledge",
+        Word.MUTE: "silence snooze pause",
+        Word.UNMUTE: "unsilence",
+        Word.RESOLVE: "close",
+    }.items()
+    for word in words.split()
 }
+_ASKING = frozenset({"?", "-h", "--help"})
 _FOR_ALL = frozenset({Word.STATUS, Word.INCIDENTS})  # without a service: all
 _CHANGES = frozenset({Word.RESTART, Word.START, Word.STOP})
 _OF_HOSTS = frozenset({Word.MUTE, Word.UNMUTE})  # also
@@ -93,7 +110,7 @@ def parse_command(
     words = _plain(text).split()
     if not words:
         return Command(Word.STATUS, place.implied)
-    verb = _read_verb(words[0], place)
+    verb = _read_verb(words[0], words[1:], place)
     if isinstance(verb, Misunderstood):
         return verb
     if verb is Word.HELP:
@@ -124,16 +141,21 @@ def _bare(word: str) -> str:
     return word.strip("\"'*_~:,;!?()").rstrip(".")
 
 
-def _read_verb(word: str, place: _Place) -> Word | Misunderstood:
+def _read_verb(word: str, behind: Sequence[str], place: _Place) -> Word | Misunderstood:
+    """`behind`: the words that follow it."""
     bare = _bare(word).lower()
     if bare in {*Word}:
         return Word(bare)
+    if word.lower() in _ASKING:
+        return Word.HELP
     if bare in _NEAREST:
         return Misunderstood(f"I cannot do {_show(bare)}. The nearest I can do is `{_NEAREST[bare]}`.")
     named = _exact(bare, place.services)
     if named is not None:
-        return Misunderstood(f"What about {_show(named)}? Say the verb first: `status {named}`.")
-    near = get_close_matches(bare, [*Word, *_NEAREST], n=1, cutoff=_CLOSE)
+        meant = _bare(behind[0]).lower() if behind else ""
+        verb = meant if meant in {*Word} - {Word.HELP} else _NEAREST.get(meant, Word.STATUS)
+        return Misunderstood(f"What about {_show(named)}? Say the verb first: `{verb} {named}`.")
+    near = get_close_matches(bare, [*Word], 1, _CLOSE) or get_close_matches(bare, _NEAREST, 1, _CLOSE)
     if not near:
         return Misunderstood(f"I do not know {_show(word)}. `help` tells what you may do here.")
     return Misunderstood(f"I do not know {_show(word)}. Did you mean `{_NEAREST.get(near[0], near[0])}`?")
@@ -330,6 +352,8 @@ def _unknown_service(word: str, verb: Word, place: _Place) -> Misunderstood:
     hint = ""
     if verb in _CHANGES and place.services:
         hint = f" A reason comes after the service: `{verb} {place.services[0]} …`."
+    elif verb is Word.LOGS and place.services:
+        hint = f" How much comes after it: `logs {place.services[0]} 200`, or `10m`."
     return Misunderstood(f"There is no {what} {_show(word)}, only {_choices(place.services)}.{hint}")
 
 

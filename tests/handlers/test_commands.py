@@ -187,7 +187,9 @@ async def test_unwatch_by_who_started_it(room: Room) -> None:
     told = text_of(await room.slash(MALLORY, "unwatch"))
     assert told == "No longer following `kimi-k2.5`; the service is left alone."
     room.startups.followed = False
-    assert text_of(await room.slash(ALICE, "unwatch")).startswith("Nothing is being followed of `kimi-k2.5`")
+    assert text_of(await room.slash(ALICE, "unwatch")).startswith(
+        "No startup of `kimi-k2.5` is being followed"
+    )
 
 
 async def test_signed_requests_are_heard_and_others_are_not(room: Room) -> None:
