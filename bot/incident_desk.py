@@ -24,6 +24,7 @@ from bot.core.incident_answers import (
 from bot.core.incident_events import Acknowledged, ResolvedByHand
 from bot.core.incident_state import IncidentId, Severity, Sign, short_id
 from bot.core.incident_view import (
+    began_of,
     cause_of,
     downtime_of,
     first_read,
@@ -155,7 +156,7 @@ class Desk(Mutes):
             incident=record.incident,
             subject=record.subject,
             severity=Severity(record.severity),
-            began=plan.began,
+            began=began_of(plan, state),
             downtime=downtime_of(state, self.ground.clock.now()),
             ended=record.over,
             cause=present_cause(state) or cause_of(state) or _say_first(state.signs),

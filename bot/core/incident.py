@@ -75,6 +75,7 @@ from bot.core.incident_state import (
 from bot.core.incident_turn import IncidentTurn
 from bot.core.incident_view import (
     all_causes,
+    began_of,
     downtime_of,
     loading_of,
     times_of,
@@ -208,13 +209,13 @@ class Incident:
         by: UserId | None = None,
     ) -> None:
         turn, state = self._turn, self.state
-        state.downtime = downtime_of(state, max(since or now, self.plan.began))
+        state.downtime = downtime_of(state, max(since or now, began_of(self.plan, state)))
         state.down_since, state.ending, state.recovered, state.ended_by = None, ending, now, by
         state.over = since or now
         told = EndTold(
             ending=ending,
             severity=state.severity,
-            after=max(state.over - self.plan.began, timedelta()),
+            after=max(state.over - began_of(self.plan, state), timedelta()),
             downtime=state.downtime,
             loading=loading_of(state) or None,
             since=since if ending is Ending.RECOVERED else None,

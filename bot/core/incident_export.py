@@ -12,6 +12,7 @@ from bot.core.blocks import clean
 from bot.core.events import HostName, ServiceName, UserId
 from bot.core.incident_state import Ending, EntryKind, Severity, short_id
 from bot.core.incident_view import (
+    began_of,
     cause_of,
     downtime_of,
     loading_of,
@@ -89,8 +90,8 @@ def render_export(
 def _facts(plan: IncidentPlan, state: IncidentState, now: datetime, names: Mapping[UserId, str]) -> str:
     rows = [
         ("What", _what(plan, state)),
-        ("First sign", _time(plan.began)),
-        ("Opened", f"{_time(plan.opened)} ({_after(plan.opened - plan.began)})"),
+        ("First sign", _time(began_of(plan, state))),
+        ("Opened", f"{_time(plan.opened)} ({_after(plan.opened - began_of(plan, state))})"),
         ("Last good check", _time(plan.last_healthy) if plan.last_healthy else "not known"),
         ("Acknowledged", _acknowledged(plan, state, names)),
         ("Ended", _ended(plan, state, names)),

@@ -30,7 +30,7 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         service=plan.service,
         host=plan.host,
         severity=state.severity,
-        began=plan.began,
+        began=began_of(plan, state),
         now=now,
         signs=(*state.signs[:1], *state.signs[1:][-_NEWEST:]),
         host_answers=plan.host_answers,
@@ -65,6 +65,11 @@ def _affected(plan: IncidentPlan, state: IncidentState) -> tuple[ServiceName, ..
     if state.hidden is not None and state.ending is None:
         return state.hidden
     return state.affected or plan.affected
+
+
+def began_of(plan: IncidentPlan, state: IncidentState) -> datetime:
+    """What made an outage of it may have been seen before what it was opened for."""
+    return min([plan.began, *(sign.at for sign in state.signs)])
 
 
 def last_healthy_of(plan: IncidentPlan, state: IncidentState) -> datetime | None:

@@ -6,7 +6,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from bot.core.incident_state import short_id
-from bot.core.incident_view import cause_of, downtime_of, last_healthy_of, times_of
+from bot.core.incident_view import began_of, cause_of, downtime_of, last_healthy_of, times_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,7 +45,7 @@ def make_payload(
         "severity": str(state.severity),
         "status": "resolved" if state.ending is not None else "open",
         "ending": str(state.ending) if state.ending is not None else None,
-        "began": _iso(plan.began),
+        "began": _iso(began_of(plan, state)),
         "opened": _iso(plan.opened),
         "ended": _iso(state.over if state.ending is not None else None),
         "last_healthy": _iso(last_healthy_of(plan, state)),

@@ -126,7 +126,7 @@ def open_if_due(turn: WatchTurn, now: datetime, *, severity: Severity = Severity
         _tell_signs(turn, rest)
         state.times += 1
     else:
-        _open(turn, severity, now, began=min(sign.at for sign in state.signs))
+        _open(turn, severity, now)
     state.severity, state.recovered, state.told = severity, None, now
     state.followed, state.longest = 0, timedelta()
 
@@ -141,7 +141,7 @@ def _is_again(turn: WatchTurn, now: datetime) -> bool:
     return recovered is not None and now - recovered <= FLAP_WINDOW
 
 
-def _open(turn: WatchTurn, severity: Severity, now: datetime, *, began: datetime) -> None:
+def _open(turn: WatchTurn, severity: Severity, now: datetime) -> None:
     state, plan = turn.state, turn.plan
     members = state.members.values()
     opened = IncidentPlan(
@@ -149,7 +149,7 @@ def _open(turn: WatchTurn, severity: Severity, now: datetime, *, began: datetime
         subject=plan.service,
         host=plan.host,
         severity=severity,
-        began=began,
+        began=min(sign.at for sign in state.signs),
         opened=now,
         signs=tuple(state.signs),
         service=plan.service,
@@ -174,9 +174,7 @@ def open_degraded(turn: WatchTurn, sign: Sign, now: datetime) -> None:
         tell(turn, DownAgain(sign.at, sign, Severity.DEGRADED, state.last_healthy))
     else:
         suspected, state.signs = state.signs, [sign]
-        # What is suspected by then may make an outage of it, which lasts from its own first sign.
-        began = min(each.at for each in (*suspected, sign))
-        _open(turn, Severity.DEGRADED, now, began=began)
+        _open(turn, Severity.DEGRADED, now)
         state.signs, state.times = suspected, 0
     state.severity, state.recovered, state.told = Severity.DEGRADED, None, now
 

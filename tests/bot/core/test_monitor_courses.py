@@ -430,7 +430,7 @@ class Courses(RuleBasedStateMachine):
             assert state.downtime == story.downtime
             assert state.down_since == story.down_since
             view = story.incident.view(self.now)
-            assert timedelta() <= view.downtime <= max(self.now - story.plan.began, timedelta())
+            assert timedelta() <= view.downtime <= max(self.now - view.began, timedelta())
             assert state.ending is None or state.down_since is None
 
     def teardown(self) -> None:

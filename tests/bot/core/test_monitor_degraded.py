@@ -10,11 +10,13 @@ from bot.core.baseline import Usual
 from bot.core.events import Origin, SmokeResult
 from bot.core.incident import Incident
 from bot.core.incident_events import Recovered, SignSeen, Worsened
+from bot.core.incident_export import render_export
 from bot.core.incident_state import Severity, SignKind
 from bot.core.monitor_degraded import CALM
 from bot.core.monitor_events import CheckSmoke, LoadSeen, OpenIncident, SmokeChecked
 from bot.core.monitor_state import WatchStanding
 from bot.core.smoke import FIRST_TOKEN, RATE
+from bot.core.words import spell_duration
 from config.engine_file import load_engine
 from tests.support.watches import BUSY, FAILED, GOOD, REFUSED, Room, make_plan
 
@@ -194,7 +196,7 @@ def test_what_went_down_by_a_sign_before_it_was_degraded_is_as_old_as_that_sign(
     for waiting in range(20, 120, 20):
         room.tell(LoadSeen(waiting, 8))
     (opened,) = room.ordered(OpenIncident)
-    assert (opened.plan.severity, opened.plan.began) == (Severity.DEGRADED, first)
+    assert (opened.plan.severity, opened.plan.began) == (Severity.DEGRADED, room.now)
     room.look(2)
     (worse,) = room.told(Worsened)
     incident = Incident(opened.plan, load_engine("sglang"))
@@ -202,6 +204,9 @@ def test_what_went_down_by_a_sign_before_it_was_degraded_is_as_old_as_that_sign(
     incident.handle(worse, room.now)
     view = incident.view(room.now)
     assert view.downtime == room.now - first == room.now - view.began
+    assert "| First sign | 2026-05-29 03:00:45 |" in render_export(incident.plan, incident.state, room.now)
+    incident.handle(Recovered(room.now), room.now)
+    assert incident.state.timeline[-1].sentence.startswith(f"resolved after {spell_duration(view.downtime)}")
     assert worse.last_healthy == view.last_healthy == first - room.plan.every
 
 
