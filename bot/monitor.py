@@ -1,7 +1,8 @@
 """Notices what happens between startups: shares the hosts out among the living processes and watches its own.
 
 Each host has a lease, and one process watches all services that belong to it. While several live, each takes
-its fair share; a host that nobody has for two lease times anybody takes.
+its fair share; a host that nobody has for two lease times anybody takes. A process that reaches none of its
+own hosts, while another sees some, leaves them to that one for a while.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from bot.core.events import HostName, ServiceName
 from bot.errors import StoreUnavailable
 from bot.ground import Ground
 from bot.put_off import PutOff
+from bot.watch_elsewhere import Elsewhere
 from bot.watch_lines import HostLines
 from bot.watch_plans import watched_services
 from bot.watch_records import Carry
 from bot.watching import Watching
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bot.clients.leases import Lease
     from bot.core.events import Member, UnitName
     from bot.core.monitor_host import HostWatch
@@ -34,6 +38,8 @@ log = structlog.get_logger()
 
 _EVERY = 2.0  # real seconds between looks at who has which host
 _SOUND = 60.0  # real seconds after which a watch is held to do its work
+_CUT_OFF = 30.0  # real seconds that another process must have seen hosts while we see none
+_AWAY = 600.0  # real seconds for which we take no host then
 
 
 @dataclass(slots=True)
@@ -47,12 +53,16 @@ class Monitor:
     watching: dict[HostName, Watching] = field(default_factory=dict)
     _free_since: dict[HostName, float] = field(default_factory=dict)
     _forsaken: dict[HostName, frozenset[str]] = field(default_factory=dict)  # taken so, and who lived then
+    _elsewhere: Elsewhere = field(init=False)
+    _cut_since: float | None = None
+    _away_until: float = 0.0
     _put_off: PutOff = field(default_factory=PutOff)
     _leaving: bool = False
 
     def __post_init__(self) -> None:
         self.watches = Watches(self.ground.store.link)
         self.hosts = watched_services(self.ground.configuration)
+        self._elsewhere = Elsewhere(self.ground, self.watches, self.hosts)
         self.ground.store.leases.subscribe_lost(self._lose)
 
     async def run(self) -> None:
@@ -72,9 +82,10 @@ class Monitor:
         for watching in tuple(self.watching.values()):
             if not leases.holds(watching.lease):  # it is not renewed any more, or Redis does not say so
                 await watching.write_anew()
+        await self._leave_if_cut_off()
         share = math.ceil(len(self.hosts) / max(len(living), 1))
         for host in self.hosts:
-            if self._leaving or host in self.watching:
+            if self._leaving or host in self.watching or time.monotonic() < self._away_until:
                 continue
             if len(self.watching) < share:
                 await self._try(host)
@@ -150,9 +161,27 @@ class Monitor:
             watching.spawn("lines", lines.follow, vital=True)
         log.info("monitor_watches", host=host, services=len(self.hosts[host]))
 
-    def _neighbours(self) -> dict[HostName, HostWatch]:
-        """All that is seen from here: where no host answers, it may be our own network."""
+    def _neighbours(self) -> Mapping[HostName, HostWatch]:
+        """All that is seen, from here and by others: where no host answers, that is told once."""
+        return self._elsewhere.beside(self._own())
+
+    def _own(self) -> dict[HostName, HostWatch]:
         return {host: each.host_watch for host, each in self.watching.items() if not each.is_lost}
+
+    async def _leave_if_cut_off(self) -> None:
+        """What we do not see others may; what they do not see either they tell of each host."""
+        own = self._own()
+        await self._elsewhere.look(own)
+        if not self._elsewhere.is_reached(own):
+            self._cut_since = None
+            return
+        self._cut_since = self._cut_since or time.monotonic()
+        if time.monotonic() - self._cut_since < _CUT_OFF:
+            return
+        self._cut_since, self._away_until = None, time.monotonic() + _AWAY
+        log.warning("hosts_left_to_others", hosts=sorted(own), reason="another process reaches hosts")
+        for host in own:
+            await self._leave(host)
 
     def _lines(self, watching: Watching) -> list[HostLines]:
         """One for each host and scope that a member is on."""

@@ -1,9 +1,10 @@
-"""Whether it may be kimi's own network: all hosts that this process watches went silent in the same moment.
+"""Whether all hosts went silent in the same moment: what they share is gone, or kimi's own way to them.
 
-Then one incident tells it for all of them: that of the host which first failed often enough leads, and those
-of the others wait. Each process judges by the hosts that it watches itself, since that is what it sees from
-where it stands. One host that answers, or is there and refuses, ends it, also if it falls silent again: what
-is silent then is a matter of its own. A host that went long before, or was never seen, has no say.
+Which of the two nobody here can tell, so neither is claimed. One incident tells it for all of them: that of
+the host which first failed often enough leads, and those of the others wait. Each process judges by the hosts
+that it watches itself, since that is what it sees from where it stands, and by those of others as long as
+these see none either. One host that answers, or is there and refuses, ends it, also if it falls silent again:
+what is silent then is a matter of its own. A host that went long before, or was never seen, has no say.
 
 Nobody waits for less than its own incident would be: the one that leads sees the other among those that went
 with it, calls the same people as soon, and was not muted before.
@@ -40,7 +41,7 @@ class Dark:
 
 
 def darkness_of(host: HostName, watches: Mapping[HostName, HostWatch], now: datetime) -> Dark | None:
-    """For a host that has just not answered; None: one of `watches`, those of this process, does answer."""
+    """For a host that has just not answered; None: one of `watches` does answer."""
     there = _gone_with(host, watches, now)
     if len(there) < _FEWEST:
         return None

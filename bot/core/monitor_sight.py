@@ -60,7 +60,8 @@ class Shown:
         """`SSH is refused (connection refused), so 11 services there cannot be seen`."""
         unseen = f"{count(len(self.hidden), 'service')} there cannot be seen" if self.hidden else ""
         if self.hosts:
-            return f"kimi reaches none of its {len(self.hosts)} hosts; most likely it is its own network"
+            lost = "they lost power or network together, or kimi the way to them"
+            return f"kimi reaches none of {len(self.hosts)} hosts any more, all since the same moment: {lost}"
         if not self.alive:
             return self.what
         if self.answering:
