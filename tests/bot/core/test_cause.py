@@ -200,6 +200,8 @@ def test_what_sglang_itself_raises_has_a_name(expected: str, line: str, file: st
         ("model-access", "botocore.exceptions.NoCredentialsError: Unable to locate credentials"),
         ("weights-missing", "OSError: Can't load the configuration of '/m'."),
         ("weights-missing", "ValueError: Invalid repository ID or local directory specified: '/m'."),
+        ("parser-unknown", "TypeError: Error: No reasoning parser 'kimi9' found in the manager"),
+        ("gpu-unsupported", "AssertionError: this kind of cache requires sm_90 or later"),
         ("tp-indivisible", "ValueError: The input size is not aligned with the quantized weight shape."),
     ],
 )
