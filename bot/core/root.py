@@ -28,10 +28,11 @@ def find_root(suspects: Sequence[Suspect], *, engine: str | None = None) -> Susp
     present = [each for each in suspects if not each.outlived] or suspects
     own = [each for each in present if not each.secondary]
     left = lasting(suspects)
-    serious = [each for each in left if not each.warning]
-    told = [each for each in serious if TRACEBACK not in each.lines[0]]  # else only announced
+    spoken = [each for each in left if TRACEBACK not in each.lines[0]]  # else only announced
+    told = [each for each in spoken if not each.warning]
     ends = [each for each in present if each.secondary and each.fatal]
-    root = next(iter(told or serious or left or _near(own[-1:], ends) or ends or present), None)
+    lost = [each for each in ends if left and any(TRACEBACK in line for line in each.lines[1:])]
+    root = next(iter(told or spoken or lost or left or _near(own[-1:], ends) or ends or present), None)
     return root if root is None else _look_behind(suspects, root, engine=engine)
 
 

@@ -33,6 +33,14 @@ def test_what_was_only_announced_is_one_for_want_of_better() -> None:
     assert find_root([announced]) is announced
 
 
+def test_what_a_rank_says_it_lost_tells_more_than_that_another_hit_something() -> None:
+    lost = suspect("RuntimeError: Connection closed by peer", "TP1", fatal=True, secondary=True)
+    lost.lines.append(ANNOUNCED)
+    announced, end = suspect(ANNOUNCED, "TP0", fatal=True), suspect("SIGQUIT", fatal=True, secondary=True)
+    assert find_root([lost, end, announced]) is lost
+    assert find_root([end, announced]) is announced
+
+
 def test_what_was_outlived_is_one_for_want_of_better() -> None:
     outlived, killed = suspect("KeyError: 'a'", outlived=True), suspect("Killed", fatal=True, secondary=True)
     assert find_root([outlived, killed]) is killed
