@@ -55,6 +55,8 @@ class Demo:
     async def run(self) -> int:
         """0 healthy, 3 failed, 4 stalled; without anything to say, 0 when interrupted."""
         configure_logging(level=logging.ERROR)
+        if not self.say:
+            self.scenario = self.scenario.left_alone()
         workspace = PracticeWorkspace(self.scenario, speed=self.speed, port=self.port)
         self.show(f"kimi practice workspace · scenario {self.scenario.name}: {self.scenario.title}")
         if self.say or self.scenario.is_outage:

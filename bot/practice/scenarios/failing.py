@@ -79,10 +79,4 @@ SCENARIOS = (
     Scenario(
         "port-in-use", "Loads for minutes, then cannot bind; somebody else answers there", (port_in_use,)
     ),
-    Scenario(
-        "crash-loop",
-        "systemd starts it again and again; it dies in weights each time",
-        (dies_in_weights,),
-        restart="always",
-    ),
 )

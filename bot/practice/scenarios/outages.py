@@ -100,6 +100,13 @@ SCENARIOS = (
         serving=amid(dies),
     ),
     Scenario(
+        "crash-loop",
+        "systemd starts it again and again; it dies in weights each time",
+        (failing.dies_in_weights,),
+        restart="always",
+        unasked=amid(dies),
+    ),
+    Scenario(
         "loops-at-3am",
         "Serves and dies, and each start that systemd makes dies in weights",
         (failing.dies_in_weights,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
@@ -40,8 +40,8 @@ class Scenario:
     The last script serves for all later starts. `restart` is the unit's policy. `stalls_first`: after a while
     something comes of its stall, so that whoever watches it should wait. `serving`: what a service that is
     healthy before does, other than serve; `befalls`: what happens to the host meanwhile; with either it is an
-    outage, which needs nobody to ask for anything. `service`: keys of its configuration that show it.
-    `starts`: how many it takes until its title comes true.
+    outage, which needs nobody to ask for anything. `unasked`: its `serving` where nobody asks for anything.
+    `service`: keys of its configuration that show it. `starts`: how many it takes until its title comes true.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Scenario:
     ranks: int = 8
     stalls_first: bool = False
     serving: Script | None = None
+    unasked: Script | None = None
     befalls: Callable[[Place], Awaitable[None]] | None = None
     service: Mapping[str, Any] = field(default_factory=dict)
     starts: int = 1
@@ -60,6 +61,9 @@ class Scenario:
     @property
     def is_outage(self) -> bool:
         return self.serving is not None or self.befalls is not None
+
+    def left_alone(self) -> Scenario:
+        return self if self.unasked is None else replace(self, serving=self.unasked)
 
     def script(self, start: int) -> Script:
         return self.scripts[min(start, len(self.scripts) - 1)]

@@ -293,3 +293,20 @@ async def test_no_line_is_wider_than_the_terminal() -> None:
         slack.post(make_message(words))
         slack.post(make_message(words, ts="2.0", thread_ts="1.0", broadcast=True))
     assert max(len(line) for text in shown for line in text.split("\n")) <= 100
+
+
+async def test_a_crash_loop_that_nobody_asks_about_is_told_as_the_outage_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+    demo = Demo(SCENARIOS["crash-loop"], 40, port=0, say=(), show=shown.append)
+
+    async def stay(_: Demo, workspace: PracticeWorkspace) -> int:
+        await workspace.slack.wait_for(lambda _: "Attempt " in "\n".join(shown), 60)
+        return HEALTHY
+
+    monkeypatch.setattr(Demo, "_stay", stay)
+    assert await demo.run() == HEALTHY
+    told = "\n".join(shown)
+    assert "kimi-k2.5 is down" in told
+    assert re.search(r"Attempt \d died.* in weights", told)
