@@ -182,6 +182,17 @@ FRAME = 'File "/opt/sglang/srt/{}", line 9, in f'
         ("model-config", "ValueError: no", "configs/kimi.py"),
         ("flashinfer", "RuntimeError: Error in function 'run' at /w/csrc/gemm_runner.cu:276: no", "a/b.py"),
         ("deepgemm", "what():  Failed: CUDA error /w/DeepGEMM/csrc/jit/handle.hpp:82 '209'", "a/b.py"),
+        ("deepep", "RuntimeError: Failed: CUDA error /w/DeepEP/csrc/runtime.cu:27 'no such'", "a/b.py"),
+        ("rocm", "RuntimeError: [AITER] a.cpp:141 fail to call hipModuleLaunchKernel", "a/b.py"),
+        ("gpu-unsupported", "RuntimeError: kernel 'a8w8' is not present in the compiled registry", "a/b.py"),
+        ("gpu-not-visible", "RuntimeError: CUDA failed to start, you might not have a CUDA gpu.", "a/b.py"),
+        ("not-installed", 'RuntimeError: Form data requires "python-multipart" to be installed.', "a/b.py"),
+        ("model-unsupported", "ValueError: Unrecognized configuration class <class 'x'> to build", "a/b.py"),
+        (
+            "context-too-long",
+            "ValueError: User-specified context_length (9) is greater than the model's; expect CUDA errors.",
+            "configs/model_config.py",
+        ),
         ("engine-fault", "IndexError: tuple index out of range", "models/kimi.py"),
     ],
 )
