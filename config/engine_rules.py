@@ -53,6 +53,7 @@ class Rule(Part):
     alone: bool = False  # of noise: tells the same in a log that begins with it; else: where no rank spoke
     other_node: bool = False  # counts only on a node that is not the first of several
     behind: bool = False  # this node is one of those; the first one's log tells more, where it is read too
+    without: tuple[PhaseName, ...] = ()  # of a begin: what comes only where it says so itself
     each: bool = False  # of a begin: every core says it for itself, and the last one for the whole
     opens: bool = False  # of progress: shows that the phase is under way even if its begin was not seen
     oldest: bool = False  # of an end: the earliest round that is still open, not the latest

@@ -123,8 +123,7 @@ class Tracker:
         if hit.kind is Kind.PROGRESS:
             self._passage.progress(rule, hit, teller)
             return
-        if hit.rule.behind:
-            self.state.behind, self.state.who.cores.told = True, hit.cores
+        self._note(hit)
         if hit.rule.each and not self._is_last_core(teller):
             return
         if rule.ranks == "once":
@@ -144,6 +143,13 @@ class Tracker:
         phase = PhaseId(rule.id)
         self.renewed |= hit.kind is Kind.BEGIN and rule.ranks == "all" and phase in _EARLY
         return phase is PhaseId.STOPPING
+
+    def _note(self, hit: Hit) -> None:
+        """What the line tells of the start as a whole."""
+        if hit.rule.behind:
+            self.state.behind, self.state.who.cores.told = True, hit.cores
+        if hit.rule.without:
+            self.state.without = [PhaseId(phase) for phase in hit.rule.without]
 
     def _hear_noise(self, hit: Hit, teller: Teller) -> None:
         teller.found.append(NOISE)

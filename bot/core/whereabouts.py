@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from config.engine_file import EngineFile
 
 _LEADING = ("lead", "told")
+_OF_GRAPHS = (PhaseId.COMPILE, PhaseId.GRAPHS)
 
 
 @dataclass(slots=True)
@@ -33,6 +34,7 @@ class TrackerState:
     loaders: list[str] = field(default_factory=list)  # processes that began the leading phase
     behind: bool = False  # this log is of a node behind the first: it never says that it serves
     no_graphs: bool = False
+    without: list[PhaseId] = field(default_factory=list)  # that come only where they say so themselves
     drafts: bool = False  # a draft model will be loaded too
     ready: bool = False
     fronted: bool = False  # that was said by what stands before engines
@@ -132,7 +134,8 @@ class Whereabouts:
 
     def _following(self, phase: PhaseId | None) -> PhaseId | None:
         after = self._after(phase)
-        while self.state.no_graphs and after in {PhaseId.COMPILE, PhaseId.GRAPHS}:
+        skipped = {*self.state.without, *(_OF_GRAPHS if self.state.no_graphs else ())}
+        while after in skipped:
             after = self._after(after)
         return after
 

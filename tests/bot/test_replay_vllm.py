@@ -398,6 +398,18 @@ def test_who_waited_for_a_worker_that_was_killed_is_no_root() -> None:
     assert outcome.cause.id == "host-out-of-memory"
 
 
+def test_the_older_engine_compiles_only_where_it_says_so() -> None:
+    log = (
+        "INFO 05-29 23:49:05 llm_engine.py:2] Initializing an LLM engine (v0.6.3) with config: model='m'\n"
+        "INFO 05-29 23:49:09 model_runner.py:7] Starting to load model m...\n"
+        "INFO 05-29 23:49:19 model_runner.py:9] Loading model weights took 2.3 GB\n"
+    )
+    assert run(log).phase == "memory"
+    assert run(log.replace("an LLM", "a V1 LLM")).phase == "compile"
+    said = "INFO 05-29 23:49:20 tpu_model_runner.py:2] Compiling the model with different input shapes...\n"
+    assert run(log + said).phase == "compile"
+
+
 IN_PROFILE = 'File "/x/vllm/v1/worker/gpu_worker.py", line 7, in determine_available_memory'
 IN_COMPILER = 'File "/x/torch/_dynamo/output_graph.py", line 7, in call_user_compiler'
 
