@@ -43,6 +43,7 @@ from bot.watch_orders import pack_fact, read_fact
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
 
@@ -171,19 +172,17 @@ class Desk(Mutes):
         """The open incident of a service, or of a host of it."""
         record = await self._open_about(service, None)
         row = await self._row(record) if record is not None else None
-        if row is None:
-            return None
-        age = self.ground.clock.now() - row.began
-        return Outage(
-            short_id(row.incident),
-            row.cause,
-            age,
-            row.acked_by,
-            row.link,
-            is_down=row.severity is Severity.DOWN,
-            read=row.read,
-            last_healthy=row.last_healthy,
-        )
+        return None if row is None else _outage(row, self.ground.clock.now())
+
+    async def outage_before(self, service: ServiceName) -> Outage | None:
+        """The newest one that is over, and that told of something."""
+        ended = [each for each in await self.store.opened() if each.over and self._concerns(each, service)]
+        ended += await self._closed(service, (service,))
+        for record in sorted(ended, key=lambda each: each.opened, reverse=True):
+            row = await self._row(record)
+            if row is not None and not row.hidden:
+                return _outage(row, self.ground.clock.now())
+        return None
 
     async def export(
         self,
@@ -263,6 +262,20 @@ def _hidden_by(record: IncidentRecord) -> frozenset[ServiceName]:
     except ValueError:
         return frozenset()
     return frozenset(plan.affected if state.hidden is None else state.hidden)
+
+
+def _outage(row: IncidentRow, now: datetime) -> Outage:
+    return Outage(
+        short_id(row.incident),
+        row.cause,
+        now - row.began,
+        row.acked_by,
+        row.link,
+        is_down=row.severity is Severity.DOWN,
+        read=row.read,
+        last_healthy=row.last_healthy,
+        over=now - row.ended if row.ended is not None else None,
+    )
 
 
 def _say_first(signs: Sequence[Sign]) -> str:

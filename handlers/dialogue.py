@@ -192,9 +192,7 @@ class Dialogue:
             case Word.HISTORY:
                 await self._history(service, turn)
             case Word.WHY:
-                outage = await self._parts.incidents.outage_of(service)
-                view = replace(await self._parts.accounts.why(service), outage=outage)
-                await turn.tell(render_why(view))
+                await self._why(service, turn)
             case Word.SMOKE | Word.RELOAD:
                 await self._errand(command.verb, service, turn)
             case Word.UNWATCH:
@@ -281,6 +279,13 @@ class Dialogue:
                 thread_ts=speaker.thread_ts,
                 token=turn.intent.token,
             )
+
+    async def _why(self, service: ServiceName, turn: Turn) -> None:
+        incidents = self._parts.incidents
+        outage = await incidents.outage_of(service)
+        before = await incidents.outage_before(service) if outage is None else None
+        view = replace(await self._parts.accounts.why(service), outage=outage, before=before)
+        await turn.tell(render_why(view))
 
     async def _unwatch(self, service: ServiceName, turn: Turn) -> None:
         by, token = turn.intent.user, turn.intent.token

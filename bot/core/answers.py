@@ -159,7 +159,7 @@ def _wrong_channel(denied: Denied) -> str:
 def _not_operator(denied: Denied) -> str:
     people = [mention(user) for user in denied.people[:10]]
     asked = join_names([*people, *(mention_group(group) for group in denied.groups[:10])], last="or")
-    who = f"that may {asked}. Ask one of them here." if asked else "nobody is named as an operator who may."
+    who = f"{asked} may. Ask one of them here." if asked else "nobody is named as an operator who may."
     doing = _TOUCHING.get(denied.verb, str(denied.verb))
     doing = f"{doing} {say_code(denied.service)}" if denied.service else doing.removesuffix(" of")
     return f"You can look but not {doing}: {who} Nothing was done."

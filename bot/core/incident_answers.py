@@ -119,23 +119,28 @@ def _muted(muted: Sequence[MutedRow]) -> str:
 
 def say_outage(outage: Outage) -> str:
     """`Incident 3f9a2c11, open for 13m: process died by SIGSEGV · nobody is on it yet: <thread>`."""
-    who = f"{mention(outage.acked_by)} is on it" if outage.acked_by is not None else "nobody is on it yet"
+    who = f" · {mention(outage.acked_by)} is on it" if outage.acked_by else " · nobody is on it yet"
+    who = who if outage.over is None else ""
     where = f": {link(outage.link, 'its thread')}" if outage.link else ""
     last = f" · last good check {say_clock(outage.last_healthy)}" if outage.last_healthy is not None else ""
     told = tell_outage(outage)
-    return f"{say(told[:1].upper() + told[1:], 400)}{last} · {who}{where}"
+    return f"{say(told[:1].upper() + told[1:], 400)}{last}{who}{where}"
 
 
 def tell_outage(outage: Outage) -> str:
     """Plain, without the person."""
-    return f"incident {outage.incident}, open for {spell_duration(outage.age)}: {outage.sentence}"
+    when = f"open for {spell_duration(outage.age)}"
+    if outage.over is not None:
+        when = f"ended {spell_duration(outage.over)} ago after {spell_duration(outage.age - outage.over)}"
+    return f"incident {outage.incident}, {when}: {outage.sentence}"
 
 
 def explain_outage(outage: Outage) -> list[Block]:
     """What stands behind it and what to try, as far as a log tells."""
     read = outage.read
     if read is None:
-        return [context("No line of a log says why so far: this is what the checks saw.")]
+        so_far = " so far" if outage.over is None else ""
+        return [context(f"No line of a log says why{so_far}: this is what the checks saw.")]
     blocks: list[Block] = []
     if read.means:
         blocks.append(section(f"What it means: {say(read.means, 1_200)}", 1_300))

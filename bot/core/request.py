@@ -117,7 +117,7 @@ class LastStartup:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The open incident of a service or of its host. `sentence`: what shows it; `incident`: as people see it.
+    """An incident of a service or of its host. `sentence`: what shows it; `incident`: as people see it.
 
     `is_down`: it tells that the service does not serve, whatever a quick look finds. `read`: the log that
     says why, where one does.
@@ -131,6 +131,7 @@ class Outage:
     is_down: bool = False
     read: RunRead | None = None
     last_healthy: datetime | None = None  # of a host that is gone
+    over: timedelta | None = None  # since its end; None: it is open
 
 
 @dataclass(frozen=True, slots=True)

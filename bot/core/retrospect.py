@@ -54,7 +54,7 @@ class HistoryView:
 class WhyView:
     """`last`: the last start that failed; None: none is on record. `healthy_since`: starts after it.
 
-    `outage`: what is wrong now, between starts.
+    `outage`: what is wrong now, between starts; `before`: the last one that is over.
     """
 
     service: ServiceName
@@ -62,6 +62,7 @@ class WhyView:
     now: datetime
     healthy_since: int = 0
     outage: Outage | None = None
+    before: Outage | None = None
 
 
 def render_history(view: HistoryView) -> Message:
@@ -120,11 +121,12 @@ def _span(seconds: float) -> timedelta:
 def render_why(view: WhyView) -> Message:
     """The last failure: what it was, what to try, its lines, what had changed, where to read on.
 
-    An outage that is open is it, unless a start has failed amid it: that one then tells the same, and more.
+    An outage that is open is it, else the last one, unless a start has failed since it began: that one then
+    tells the same, and more.
     """
-    last = view.last
-    if view.outage is not None and (last is None or last.began < view.now - view.outage.age):
-        return _outage(view, view.outage)
+    last, outage = view.last, view.outage or view.before
+    if outage is not None and (last is None or last.began < view.now - outage.age):
+        return _outage(view, outage)
     if last is None:
         told = f"No startup of {say_code(view.service)} on record went wrong{_among(view)}."
         return make_message(told, section(told))

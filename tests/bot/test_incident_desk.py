@@ -157,6 +157,12 @@ async def test_it_is_acknowledged_once_and_closed_once(redis_url: str) -> None:
         _, outcome = await desk.resolve(SERVICE, None, by=ALICE, token="t4")
         assert outcome is Outcome.NOTHING
         assert await desk.outage_of(SERVICE) is None
+        before = await desk.outage_before(SERVICE)
+        assert before is not None
+        assert before.over is not None
+        assert timedelta() <= before.over <= before.age
+        assert (before.sentence, before.acked_by) == ("process died by SIGSEGV", ALICE)
+        assert await desk.outage_before(FURTHER) is None
 
 
 async def test_of_two_at_once_one_is_told_to_be_on_it(redis_url: str) -> None:

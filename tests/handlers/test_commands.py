@@ -182,6 +182,12 @@ async def test_why_it_is_down_now_is_told_before_a_start_that_went_wrong_long_ag
     assert told.startswith("*kimi-k2.5*: Incident 3f9a2c11, open for 4m: process died by SIGSEGV")
 
 
+async def test_why_it_was_down_is_told_once_it_serves_again(room: Room) -> None:
+    room.incidents.before = Outage("3f9a2c11", "process died by SIGSEGV", seconds(240), over=seconds(60))
+    told = text_of(await room.slash(MALLORY, "why"))
+    assert told.startswith("*kimi-k2.5*: Incident 3f9a2c11, ended 1m ago after 3m: process died by SIGSEGV")
+
+
 async def test_unwatch_by_who_started_it(room: Room) -> None:
     await room.hold(by=MALLORY)
     told = text_of(await room.slash(MALLORY, "unwatch"))

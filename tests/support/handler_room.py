@@ -169,6 +169,7 @@ class ScriptedIncidents:
         self.everywhere = False  # it may be named anywhere
         self.asked: list[tuple[Any, ...]] = []
         self.outage: Outage | None = None
+        self.before: Outage | None = None
         self.muted: Mute | None = None
 
     async def at(self, channel: ChannelId, ts: MessageTs) -> Incident | None:
@@ -185,6 +186,10 @@ class ScriptedIncidents:
     async def outage_of(self, service: ServiceName) -> Outage | None:
         assert service
         return self.outage
+
+    async def outage_before(self, service: ServiceName) -> Outage | None:
+        assert service
+        return self.before
 
     async def mute_of(self, service: ServiceName) -> Mute | None:
         assert service

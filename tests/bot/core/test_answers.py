@@ -81,7 +81,7 @@ def test_help_offers_only_what_this_person_may_do() -> None:
 def test_a_refusal_says_who_may() -> None:
     denied = Denied(Denial.OPERATOR, Word.RESTART, KIMI, (UserId("U0ALICE"), UserId("U0BOB")), ("S0ONCALL",))
     assert render_refusal(denied).text == (
-        "You can look but not restart `kimi-k2.5`: that may <@U0ALICE>, <@U0BOB> or <!subteam^S0ONCALL>. "
+        "You can look but not restart `kimi-k2.5`: <@U0ALICE>, <@U0BOB> or <!subteam^S0ONCALL> may. "
         "Ask one of them here. Nothing was done."
     )
 

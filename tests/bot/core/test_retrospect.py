@@ -180,6 +180,21 @@ def test_why_it_is_down_now_is_what_is_asked_for() -> None:
     assert "went wrong" not in told
 
 
+def test_why_it_was_down_is_told_once_the_outage_is_over() -> None:
+    over = replace(DIED, over=timedelta(minutes=3))
+    message = render_why(WhyView(KIMI, None, now=BEGAN, before=over, healthy_since=1))
+    assert_sendable(message)
+    told = shown(message)
+    assert "kimi-k2.5: Incident 3f9a2c11, ended 3m ago after 10m: A GPU kernel touched memory" in told
+    assert "is on it" not in told
+    assert "What it means: Mostly a fault in a kernel." in told
+    unread = shown(render_why(WhyView(KIMI, None, now=BEGAN, before=replace(over, read=None))))
+    assert "No line of a log says why: this is what the checks saw." in unread
+    later = shown(render_why(replace(why(), before=replace(over, age=timedelta(days=2)))))
+    assert later.startswith("kimi-k2.5: the restart of 28 May 23:49 UTC")
+    assert "Incident" not in later
+
+
 def test_why_of_an_outage_that_no_log_explains_says_so() -> None:
     message = render_why(WhyView(KIMI, None, now=BEGAN, outage=replace(DIED, read=None)))
     assert "No line of a log says why so far" in shown(message)
