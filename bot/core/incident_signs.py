@@ -27,6 +27,7 @@ from bot.core.incident_state import EntryKind, Severity, Sign, SignKind
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from bot.core.incident_state import RunRead
     from bot.core.incident_turn import IncidentTurn
 
 _MOST_SIGNS = 40
@@ -154,11 +155,15 @@ def take_log(turn: IncidentTurn, event: RunLogRead, now: datetime) -> None:
     told = state.newest is not None and state.newest.is_known and state.read_time == state.times
     if not read.excerpt or told or state.ending is not None:
         return  # another member has told it, or there is nothing to show
-    if state.times > 1 and read == state.read:
+    if state.times > 1 and state.read is not None and _shows(read) == _shows(state.read):
         return  # nothing was logged since it was down before: that has been told
     state.read_time, state.newest = state.times, read
     state.read = read if state.read is None or not state.read.is_known else state.read
     turn.say(RunTold(read), EntryKind.LOG, now)
+
+
+def _shows(read: RunRead) -> tuple[object, ...]:
+    return read.cause, read.evidence, read.excerpt
 
 
 def take_changes(turn: IncidentTurn, event: ChangesSeen, now: datetime) -> None:
