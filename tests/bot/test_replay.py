@@ -163,6 +163,15 @@ def test_death_without_a_traceback_is_failure(end: str) -> None:
         ("Failed: Cuda error /src/custom_all_reduce.cuh:368 'invalid argument'", "custom-all-reduce"),
         ("kimi-1 exited with code 139", "segfault"),
         ("nvshmem initialization failed, exiting", "nvshmem"),
+        ("Command terminated by signal 9", "child-killed"),
+        ("Process finished with exit code 139 (interrupted by signal 11: SIGSEGV)", "segfault"),
+        ("Floating point exception (core dumped)", "fatal-signal"),
+        ("*** SIGSEGV received at time=1742 on cpu 3 ***", "segfault"),
+        ("      Reason:       OOMKilled", "memory-limit"),
+        ("Back-off restarting failed container kimi in pod kimi-0", "restart-loop"),
+        ("(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM)", "host-out-of-memory"),
+        ("[2026-05-29 23:49:40] Child process unexpectedly failed with exitcode=9. pid=7", "child-killed"),
+        ("Fatal Python error: none_dealloc: deallocating None", "abort"),
         (
             "Memory access fault by GPU node-3 (Agent handle: 0x1) on address 0x2. Reason: Unknown.",
             "rocm",
@@ -190,6 +199,8 @@ def test_who_else_tells_of_death(end: str, cause: str) -> None:
         "/usr/bin/python3: No module named sglang",
         "sglang serve: error: argument --attention-backend: invalid choice: 'x' (choose from 'a', 'b')",
         "docker: Error response from daemon: could not select device driver",
+        'exec: "python3": executable file not found in $PATH',
+        "exec /usr/bin/python3: exec format error",
     ],
 )
 def test_what_never_started_failed(end: str) -> None:
