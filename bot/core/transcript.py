@@ -111,6 +111,7 @@ class Transcript:
         reading = read_bar(text)
         if "[0m" in reading or "[0;0m" in reading or "m(" in reading[:8] or ")0m" in reading:
             reading = _COLOUR.sub("", reading)
+        reading = reading.removesuffix("^M")  # as `cat -v` writes the end of a line
         if row.origin is None:
             row = _judged(row, reading)
         return LogLine(

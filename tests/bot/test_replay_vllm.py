@@ -376,6 +376,13 @@ def test_colours_of_which_a_web_page_left_the_numbers() -> None:
     assert (outcome.state, outcome.phase, "TP1" in outcome.ranks) == ("failed", "weights", True)
 
 
+def test_what_is_warmed_up_on_hpus_are_graphs() -> None:
+    worker = "(Worker_TP0 pid=3) INFO 05-29 23:49:09 [hpu_model_runner.py:7] {}\n"
+    log = worker.format("Model loading took 18.1 GiB and 40.1 seconds")
+    log += worker.format("[Warmup][Graph/prompt][3/20] batch_size:1 query_len:128 free_mem:20.1 GiB")
+    assert (run(log).state, run(log).phase) == ("starting", "graphs")
+
+
 def test_lines_whose_times_a_person_cut_out_are_read() -> None:
     log = (
         "INFO [core.py:58] Initializing a V1 LLM engine (v0.26.0) with config: model='m'\n"

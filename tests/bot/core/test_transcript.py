@@ -240,3 +240,8 @@ def test_an_escape_character_may_have_been_spelled_out(escape: str) -> None:
     assert [each.reading for each in read(line.encode())] == [
         "(RayWorkerWrapper pid=7) Loading weights took 9 seconds"
     ]
+
+
+def test_what_cat_shows_of_control_characters_is_taken_off() -> None:
+    data = b"^[[1;36m(Worker_TP6 pid=7)^[[0;0m ERROR 05-29 23:49:47 [x.py:1]   File x, line 9, in load^M\n"
+    assert readings(data) == ["(Worker_TP6 pid=7) ERROR 05-29 23:49:47 [x.py:1]   File x, line 9, in load"]
