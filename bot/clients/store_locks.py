@@ -41,12 +41,18 @@ class Locks:
             if held is None or await self._settled(held):
                 continue
             if not await self._is_orphan(held):
-                return await self._present(held)
+                return _present(held, await read_operation(self._link, held.operation))
             await self.release(held.service, held.operation)
 
     async def holder(self, service: ServiceName) -> Holder | None:
+        """A closed operation holds nothing, though its lock goes a moment after the record is closed."""
         held = await self._link.read(Holder, service_key(service, "lock"))
-        return None if held is None or await self._is_orphan(held) else await self._present(held)
+        if held is None or await self._is_orphan(held):
+            return None
+        operation = await read_operation(self._link, held.operation)
+        if operation is not None and operation.closed is not None:
+            return None
+        return _present(held, operation)
 
     async def release(self, service: ServiceName, operation: OperationId) -> None:
         """Quietly does nothing when another operation holds the service."""
@@ -58,13 +64,6 @@ class Locks:
             return False
         return await read_operation(self._link, held.operation) is None
 
-    async def _present(self, held: Holder) -> Holder:
-        """The holder with the headline its operation has now."""
-        operation = await read_operation(self._link, held.operation)
-        if operation is None or not operation.headline:
-            return held
-        return held.model_copy(update={"headline": operation.headline})
-
     async def _settled(self, held: Holder) -> bool:
         """Whether the holder was a closed operation whose process died before it let go; now it has."""
         operation = await read_operation(self._link, held.operation)
@@ -72,3 +71,10 @@ class Locks:
             return False
         await self._settle(operation)
         return True
+
+
+def _present(held: Holder, operation: Operation | None) -> Holder:
+    """The holder with the headline its operation has now."""
+    if operation is None or not operation.headline:
+        return held
+    return held.model_copy(update={"headline": operation.headline})

@@ -55,6 +55,17 @@ async def test_the_holder_tells_the_present(store: Store) -> None:
     assert held.headline == "graphs, 3/8"
 
 
+async def test_what_is_closed_holds_nothing_though_its_lock_is_not_let_go_yet(store: Store) -> None:
+    """closed in one slot | somebody who waited for that begins | the lock is let go in another slot"""
+    await store.take(holder("op1"))
+    await store.save(operation("op1", closed=datetime.now(UTC), verdict="superseded"))
+    assert await store.holder(SERVICE) is None
+    assert await store.take(holder("op2")) is None
+    held = await store.holder(SERVICE)
+    assert held is not None
+    assert held.operation == "op2"
+
+
 async def test_an_unreadable_lock_does_not_hold_for_ever(store: Store) -> None:
     await store.link.redis.set(service_key(SERVICE, "lock"), b"rubbish")
     assert await store.take(holder()) is None
