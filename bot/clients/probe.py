@@ -137,7 +137,7 @@ class Probe:
             what = "not finished" if short else "the smoke test did not finish"
             return SmokeResult(passed=False, error=f"{what} within {seconds:g} s")
         except httpx.HTTPError as error:
-            return SmokeResult(passed=False, error=f"the completion failed: {await self._explain(error)}")
+            return SmokeResult(passed=False, error=f"no completion came: {await self._explain(error)}")
         except HostError as error:
             return SmokeResult(passed=False, error=str(error))
 

@@ -229,7 +229,7 @@ def reload_failure(complaint: str, *, name: HostName, section: HostSection) -> H
             f"{name}: {section.user} may not reload systemd's unit files; `kimi-bot host-setup` prints the "
             "sudoers line it needs.",
         )
-    return UnitCommandFailed(name, f"{name}: systemctl daemon-reload failed: {quote(complaint)}.")
+    return UnitCommandFailed(name, f"{name}: systemctl daemon-reload gave an error: {quote(complaint)}.")
 
 
 def show_failure(complaint: str, *, name: HostName, unit: UnitName, section: HostSection) -> HostError:
@@ -244,7 +244,7 @@ def show_failure(complaint: str, *, name: HostName, unit: UnitName, section: Hos
         )
     if "is masked" in complaint:
         return UnitCommandFailed(name, f"{name}: {unit} is masked; `systemctl unmask {unit}` there frees it.")
-    return UnitCommandFailed(name, f"{name}: systemctl failed on {unit}: {quote(complaint)}.")
+    return UnitCommandFailed(name, f"{name}: systemctl gave an error on {unit}: {quote(complaint)}.")
 
 
 def unit_unknown(name: HostName, unit: UnitName) -> UnitUnknown:

@@ -75,7 +75,7 @@ def read_barrier(error: HostError) -> str | None:
         case HostKeyRejected():
             return "SSH is refused (host key rejected)"
         case LoginRefused():
-            return "SSH is refused (authentication failed)"
+            return "SSH is refused (login not accepted)"
         case CommandTimedOut():
             return None
         case HostUnreachable():

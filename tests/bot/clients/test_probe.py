@@ -333,7 +333,7 @@ async def test_smoke_through_the_tunnel(tmp_path: Path) -> None:
 async def test_smoke_with_nobody_there(tmp_path: Path) -> None:
     async with serve(tmp_path) as server, connect(server) as host:
         probe = Probe(section(f"http://127.0.0.1:{unused_port()}", reach="ssh"), host=host, api_key=None)
-        assert (await probe.smoke()).error == "the completion failed: connection refused"
+        assert (await probe.smoke()).error == "no completion came: connection refused"
         await server.stop()
         assert "llm-two" in str((await probe.smoke()).error)
 

@@ -69,5 +69,5 @@ async def test_units_are_reloaded_with_the_rights_the_order_needs(tmp_path: Path
         with pytest.raises(PermissionRefused, match="host-setup"):
             await host.reload(scope="system")
         server.answers["systemctl"] = Said(err="Failed to reload daemon: Connection timed out\n", status=1)
-        with pytest.raises(UnitCommandFailed, match="daemon-reload failed: Failed to reload daemon"):
+        with pytest.raises(UnitCommandFailed, match="daemon-reload gave an error: Failed to reload daemon"):
             await host.reload(scope="user")

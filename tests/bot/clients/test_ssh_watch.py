@@ -103,7 +103,7 @@ async def test_a_host_that_refuses_is_there_whatever_it_refuses_with(tmp_path: P
         server.trust(server._host_key)
         asyncssh.generate_private_key("ssh-ed25519").write_private_key(str(tmp_path / "other"))
         async with connect(server, identity_file=str(tmp_path / "other")) as host:
-            assert await refuse(host) == "SSH is refused (authentication failed)"
+            assert await refuse(host) == "SSH is refused (login not accepted)"
         async with connect(server, address="nowhere.invalid") as host:
             assert await refuse(host) == "SSH cannot be tried (the host's name is not known)"
         await server.stop()
