@@ -17,6 +17,7 @@ from bot.incident_ledger import PLAN, STATE
 from bot.watch_plans import WATCH_STATE
 from tests.support.real_workspace import CHANNEL, SERVICE, WITHIN, RealWorkspace, real_workspace
 from tests.systemd.following import eventually
+from tests.systemd.test_failures import dropped_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -171,6 +172,68 @@ async def test_a_main_process_that_is_killed_is_one_incident_at_once(
         state = STATE.validate_json((await outage.record()).state)
         assert state.over is not None
         assert state.downtime == state.over - plan.began
+
+
+async def test_what_systemd_starts_again_at_once_is_told_first_as_an_outage_and_then_as_a_start(
+    tmp_path: Path, real_host: RealHost
+) -> None:
+    async with (
+        dropped_in(real_host, "Restart=on-failure", "RestartSec=100ms"),
+        watched(tmp_path, real_host) as outage,
+    ):
+        await real_host.run(f"kill -SEGV {await real_host.main_pid()}")
+        root = await outage.root("is *down*")
+        assert "process died by SIGSEGV" in root.plain
+        await outage.reply(root, "started again by systemd itself")
+        assert "; down " in await outage.reply(root, "resolved")
+        await outage.settled()
+        [told, start] = outage.room.roots()
+        assert told == root
+        assert "by systemd, after a crash (restart counter 1)" in outage.states[start.ts][-1]
+        assert (await outage.room.verdict()).verdict == "healthy"
+        assert outage.count(root) == 2
+
+
+async def test_a_crash_loop_is_one_incident_that_counts_until_a_start_comes_through(
+    tmp_path: Path, real_host: RealHost
+) -> None:
+    async with (
+        dropped_in(real_host, "Restart=always", "RestartSec=1s"),
+        watched(tmp_path, real_host) as outage,
+    ):
+        await real_host.set_scenario(seconds=SWIFT, crash="weights")
+        await real_host.run(f"kill -9 {await real_host.main_pid()}")
+        root = await outage.root("is *down*")
+        attempt = await outage.reply(root, "Attempt ")
+        assert "in weights" in attempt
+        assert "Out of GPU memory" in attempt
+        await real_host.set_scenario(seconds=SWIFT)
+        end = await outage.reply(root, "resolved")
+        assert "Out of GPU memory" in end
+        await outage.settled()
+        shown = outage.states[root.ts][-1]
+        assert "was down for" in shown
+        assert "by systemd" in shown  # so many attempts
+        assert outage.room.roots()[0] == root
+        assert outage.count(root) == 2
+        assert len(await outage.incidents.opened()) == 1
+
+
+async def test_a_process_that_hangs_is_down_and_serves_again_as_it_was(
+    tmp_path: Path, real_host: RealHost
+) -> None:
+    async with watched(tmp_path, real_host) as outage:
+        await real_host.run(f"systemctl kill -s STOP {real_host.unit}")
+        try:
+            root = await outage.root("is *down*")
+            assert "/health: " in root.plain
+            assert "its process lives, so systemd does nothing by itself" in root.plain
+        finally:
+            await real_host.run(f"systemctl kill -s CONT {real_host.unit}")
+        assert "; down " in await outage.reply(root, "resolved")
+        await outage.settled()
+        assert outage.room.roots() == [root]
+        assert outage.count(root) == 2
 
 
 async def test_a_unit_stopped_in_a_terminal_is_told_once_and_no_incident(
