@@ -164,6 +164,7 @@ def test_death_without_a_traceback_is_failure(end: str) -> None:
         ("kimi-1 exited with code 139", "segfault"),
         ("nvshmem initialization failed, exiting", "nvshmem"),
         ("Command terminated by signal 9", "child-killed"),
+        ("/start.sh: line 4:    42 Terminated              python3 -m sglang.launch_server", "terminated"),
         ("Process finished with exit code 139 (interrupted by signal 11: SIGSEGV)", "segfault"),
         ("Floating point exception (core dumped)", "fatal-signal"),
         ("*** SIGSEGV received at time=1742 on cpu 3 ***", "segfault"),
@@ -191,6 +192,13 @@ def test_who_else_tells_of_death(end: str, cause: str) -> None:
     assert (outcome.state, outcome.phase) == ("failed", "weights")
     assert outcome.cause is not None
     assert outcome.cause.id == cause
+
+
+def test_what_else_a_script_ends_is_its_own_affair() -> None:
+    log = journal().launched().connected().loading().bars(upto=2)
+    assert (
+        run(log.bare("/start.sh: line 4:    42 Terminated              nvidia-smi dmon")).state == "starting"
+    )
 
 
 @pytest.mark.parametrize(

@@ -114,3 +114,8 @@ def test_nccls_warning_tells_why_a_node_was_not_reached() -> None:
     assert outcome.cause is not None
     assert outcome.cause.id == "rendezvous"
     assert "10.0.0.4" in outcome.cause.evidence[0]
+
+
+def test_a_warm_up_of_ones_own_is_a_warm_up() -> None:
+    begun = [f"[{AT}:01] INFO:     Waiting for application startup.", f"[{AT}:02] Running warmup my-kernels"]
+    assert run(f"[{AT}:00] max_total_num_tokens=9, context_len=9", *begun).phase == "warmup"
