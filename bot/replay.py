@@ -164,6 +164,8 @@ class _Reading:
             (self._start.is_over or self._start.is_under_way) and self._engine.reader.starts(line.reading)
         ):
             self._begin_anew()
+        elif self._start.suspects.state.suspects and self._engine.reader.starts(line.reading):
+            self._start.suspects.go_on()
 
     def _begin_anew(self) -> None:
         if self._start.seems_failed:

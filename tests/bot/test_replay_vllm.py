@@ -383,6 +383,17 @@ def test_what_is_warmed_up_on_hpus_are_graphs() -> None:
     assert (run(log).state, run(log).phase) == ("starting", "graphs")
 
 
+def test_what_a_package_printed_before_the_start_is_no_end_of_it() -> None:
+    log = (
+        "Traceback (most recent call last):\n"
+        '  File "/x/dist-packages/vllm/third_party/shim.py", line 12, in <module>\n'
+        "ModuleNotFoundError: No module named 'deep_gemm'\n"
+    )
+    assert run(log).state == "failed"
+    log += "(APIServer pid=1) INFO 05-29 23:49:05 [api_server.py:10] vLLM API server version 0.19.1\n"
+    assert (run(log).state, run(log).earlier) == ("starting", ())
+
+
 def test_lines_whose_times_a_person_cut_out_are_read() -> None:
     log = (
         "INFO [core.py:58] Initializing a V1 LLM engine (v0.26.0) with config: model='m'\n"
