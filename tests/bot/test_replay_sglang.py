@@ -119,3 +119,28 @@ def test_nccls_warning_tells_why_a_node_was_not_reached() -> None:
 def test_a_warm_up_of_ones_own_is_a_warm_up() -> None:
     begun = [f"[{AT}:01] INFO:     Waiting for application startup.", f"[{AT}:02] Running warmup my-kernels"]
     assert run(f"[{AT}:00] max_total_num_tokens=9, context_len=9", *begun).phase == "warmup"
+
+
+def test_the_diffusion_server_may_fail_its_warm_up() -> None:
+    outcome = run(
+        "[05-29 23:49:01] server_args: {}",
+        f"[{AT}:05] INFO:     Uvicorn running on http://0.0.0.0:30000 (Press CTRL+C to quit)",
+        "[05-29 23:49:09] Server warmup failed; aborting startup: the server did not become ready",
+        "Traceback (most recent call last):",
+        '  File "/opt/sglang/multimodal_gen/runtime/http_server.py", line 73, in _wait',
+        "RuntimeError: the server did not become ready at http://[::1]:30000/health",
+        f"[{AT}:10] INFO:     Shutting down",
+    )
+    assert (outcome.state, outcome.phase) == ("failed", "warmup")
+
+
+def test_no_memory_for_the_cache_is_told_in_new_words_too() -> None:
+    outcome = run(
+        f"[{AT}:01 TP0] Load weight begin. avail mem=9.00 GB",
+        f"[{AT}:09 TP0] {TRACE}",
+        '  File "/opt/sglang/srt/model_executor/pool_configurator.py", line 9, in __post_init__',
+        "RuntimeError: Not enough memory to allocate KV cache.",
+    )
+    assert outcome.phase == "memory"
+    assert outcome.cause is not None
+    assert outcome.cause.id == "kv-cache-memory"
