@@ -82,7 +82,8 @@ def _settings(environ: Mapping[str, str], findings: list[Finding]) -> Settings |
     try:
         return read_settings(environ)
     except ConfigurationInvalid as error:
-        findings.extend(Finding("environment", good=False, words=fault) for fault in error.faults)
+        faults = [fault.removeprefix("environment: ") for fault in error.faults]
+        findings.extend(Finding("environment", good=False, words=fault) for fault in faults)
         return None
 
 

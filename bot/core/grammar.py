@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MOST_LINES = 100_000
 _MOST_REASON = 300
 _CLOSE = 0.6  # of difflib's ratio; below it two words are not alike
+_VERY_CLOSE = 0.8  # to one of many words that are no verbs themselves
 _SHORTEST_PREFIX = 3
 _MOST_SHOWN = 40
 
@@ -155,7 +156,7 @@ def _read_verb(word: str, behind: Sequence[str], place: _Place) -> Word | Misund
         meant = _bare(behind[0]).lower() if behind else ""
         verb = meant if meant in {*Word} - {Word.HELP} else _NEAREST.get(meant, Word.STATUS)
         return Misunderstood(f"What about {_show(named)}? Say the verb first: `{verb} {named}`.")
-    near = get_close_matches(bare, [*Word], 1, _CLOSE) or get_close_matches(bare, _NEAREST, 1, _CLOSE)
+    near = get_close_matches(bare, [*Word], 1, _CLOSE) or get_close_matches(bare, _NEAREST, 1, _VERY_CLOSE)
     if not near:
         return Misunderstood(f"I do not know {_show(word)}. `help` tells what you may do here.")
     return Misunderstood(f"I do not know {_show(word)}. Did you mean `{_NEAREST.get(near[0], near[0])}`?")

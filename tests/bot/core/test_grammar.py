@@ -94,6 +94,7 @@ def test_understood(text: str, command: Command) -> None:
         ("restrat kimi-k2.5", "Did you mean `restart`?"),
         ("log kimi-k2.5", "Did you mean `logs`?"),
         ("xyzzy", "I do not know `xyzzy`. `help` tells"),
+        ("foo bar", "I do not know `foo`. `help` tells"),
         ("tail", "I cannot do `tail`. The nearest I can do is `logs`."),
         ("abort", "I cannot do `abort`. The nearest I can do is `stop`."),
         ("cancel", "The nearest I can do is `stop`."),
