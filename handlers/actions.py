@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from bot.clients.records import Intent
+from bot.clients.slack_calls import sending
 from bot.core.answers import REDIS_GONE, render_question, render_sentence
 from bot.core.command import Command, Word
 from bot.core.events import ChannelId, HostName, MessageTs, OperationId, ServiceName, UserId
@@ -16,7 +17,7 @@ from bot.errors import CommandRefused, StoreUnavailable
 from handlers.dialogue import COMMAND, UNREADABLE
 from handlers.turns import Speaker, Turn
 from handlers.voices import ModalVoice, PressVoice
-from handlers.whispers import Whisper
+from handlers.whispers import NOT_TAKEN, Whisper
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncRespond
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from handlers.voices import Voice
 
 _ASK = "kimi:ask"
+_OPEN = "views.open"
+_UNASKED = (
+    "The question about a restart of `{service}` did not open, and nothing was done. Press the button again, "
+    "or type `/kimi restart {service}` in its channel."
+)
 _OTHERS = re.compile(r"^kimi:(?!ask$)")
 _PLAIN = {
     "logs": Word.LOGS,
@@ -61,9 +67,17 @@ def register(app: AsyncApp, parts: Parts, intents: Intents) -> None:
     async def ask(ack: AsyncAck, body: dict[str, Any], action: dict[str, Any]) -> None:
         await ack()
         press = read_press(action)
-        if press.service is not None:
-            # Before anything slow: the trigger lives three seconds.
-            await parts.client.views_open(trigger_id=body["trigger_id"], view=render_question(press.service))
+        if press.service is None:
+            return
+        try:
+            with sending(_OPEN):  # before anything slow: the trigger lives three seconds
+                await parts.client.views_open(
+                    trigger_id=body["trigger_id"], view=render_question(press.service)
+                )
+        except NOT_TAKEN as error:
+            aside = Whisper(parts.client, None, body["user"]["id"])
+            told = render_sentence(_UNASKED.format(service=press.service))
+            parts.tasks.spawn("question not asked", aside.tell_aside(told, error.code))
 
     @app.action(_OTHERS)
     async def press(

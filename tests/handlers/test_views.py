@@ -103,3 +103,16 @@ async def test_blocks_the_modal_refuses_are_said_there_in_plain_words(room: Room
     room.startups.gate.set()
     await room.wait_for(lambda: "Restarting" in told(room.slack.modal(ALICE)))
     assert "`invalid_blocks`" in told(room.slack.modal(ALICE))
+
+
+async def test_a_question_slack_does_not_open_is_told_aside(room: Room) -> None:
+    room.slack.faults.add("views.open", ErrorCode("expired_trigger_id"), None)
+    await room.slack.open_home(ALICE)
+    home = await room.wait_for(lambda: room.slack.home(ALICE))
+    await room.slack.people.press_in_view(ALICE, home, "kimi:ask")
+    direct = f"D{ALICE[1:]}"
+    messages = room.slack.workspace.messages
+    aside = await room.wait_for(lambda: next(iter(messages(direct)), None))
+    assert aside.text.startswith("The question about a restart of `kimi-k2.5` did not open, and nothing was")
+    assert "`expired_trigger_id`" in aside.text
+    assert room.startups.requests == []
