@@ -88,7 +88,7 @@ async def test_what_nobody_who_lives_takes_is_taken_and_kept(redis_url: str) -> 
         ours.hosts = {HOST: [SERVICE], HostName("llm-three"): [SERVICE]}
         await ours.share_out()
         assert list(ours.watching) == [HOST]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(ours.watching) < 2:
                 await ours.share_out()
                 await asyncio.sleep(0.05)
@@ -151,7 +151,7 @@ async def test_a_redis_that_came_back_empty_is_told_at_once_what_was_known(redis
         link = room.ground.store.link
         await link.ask(link.redis.flushall())
         await until(lambda: not room.ground.store.leases.holds(watching.lease))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await ours.watches.read(HOST, SERVICE) is None:
                 await ours.share_out()
                 await asyncio.sleep(0.05)
@@ -181,7 +181,7 @@ async def test_a_watch_that_breaks_is_begun_anew(redis_url: str, monkeypatch: py
 
 
 async def until_watched(monitor: Monitor) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while HOST not in monitor.watching or monitor.watching[HOST].is_lost:
             await monitor.share_out()
             await asyncio.sleep(0.01)
@@ -190,7 +190,7 @@ async def until_watched(monitor: Monitor) -> None:
 async def until_put_off(monitor: Monitor, times: int) -> list[MutableMapping[str, Any]]:
     """What the log says of it then."""
     with capture_logs() as logs:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while monitor.ground.tallies.put_off["watch"] < times:
                 await monitor.share_out()
                 await asyncio.sleep(0.01)

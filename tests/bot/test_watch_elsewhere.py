@@ -105,7 +105,7 @@ async def share_until(processes: list[Process], condition: Callable[[], object])
         for process in processes:
             await process.monitor.share_out()
 
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(60):
         while not condition():
             await share()
             await asyncio.sleep(0.1)
