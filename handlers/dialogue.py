@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, assert_never
@@ -12,32 +11,28 @@ from pydantic import TypeAdapter, ValidationError
 
 from bot.core.access import (
     Denied,
-    is_operator,
 )
 from bot.core.answers import (
     render_begun,
     render_busy,
     render_confirmation,
-    render_help,
     render_late,
-    render_logs_coming,
     render_refusal,
     render_sentence,
     render_started,
 )
 from bot.core.command import ACTING, OF_INCIDENTS, Command, Outcome, Word
 from bot.core.events import ServiceName, Verb
+from bot.core.incident_answers import contradict
 from bot.core.request import Busy, Declined, NeedsConfirmation, Request, Started, operation_of
-from bot.core.retrospect import render_history, render_why
-from bot.core.status import render_status
-from bot.core.words import count, spell_duration
+from bot.core.words import spell_duration
+from handlers.inquiries import Inquiries
 from handlers.outages import carry_out
 from handlers.turns import Turn, ending
 from handlers.understanding import Understanding
 
 if TYPE_CHECKING:
     from bot.core.events import OperationId
-    from bot.core.request import StatusView
     from handlers.parts import Parts
 
 log = structlog.get_logger()
@@ -56,6 +51,7 @@ class Dialogue:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._who = Understanding(parts)
+        self._inquiries = Inquiries(parts, self._who)
 
     async def answer(self, turn: Turn) -> None:
         """Do what was asked for, as far as this person may, and answer."""
@@ -181,18 +177,18 @@ class Dialogue:
         service = command.service
         match command.verb:
             case Word.HELP | Word.STATUS:
-                await self._overview(command, turn)
+                await self._inquiries.overview(command, turn)
             case Word.INCIDENTS | Word.ACK | Word.RESOLVE | Word.MUTE | Word.UNMUTE:
                 await carry_out(self._parts.incidents, command, turn, visible=self._who.visible(turn.speaker))
             case _ if service is None:
                 which = f"Which service? Say `{command.verb}` and its name."
                 await turn.conclude(render_sentence(which), Outcome.DECLINED)
             case Word.LOGS:
-                await self._logs(command, service, turn)
+                await self._inquiries.logs(command, service, turn)
             case Word.HISTORY:
-                await self._history(service, turn)
+                await self._inquiries.history(service, turn)
             case Word.WHY:
-                await self._why(service, turn)
+                await self._inquiries.why(service, turn)
             case Word.SMOKE | Word.RELOAD:
                 await self._errand(command.verb, service, turn)
             case Word.UNWATCH:
@@ -201,50 +197,6 @@ class Dialogue:
                 await self._request(_request_of(command, service, turn), turn)
             case _:
                 assert_never(command.verb)
-
-    async def _overview(self, command: Command, turn: Turn) -> None:
-        if command.verb is Word.HELP:
-            await self._help(turn)
-        else:
-            named = (command.service,) if command.service is not None else self._who.visible(turn.speaker)
-            await self._status(named, turn)
-
-    async def _help(self, turn: Turn) -> None:
-        services, groups = self._who.visible(turn.speaker), await self._who.groups(None)
-        configuration = self._parts.configuration
-        operated = [name for name in services if is_operator(configuration, turn.intent.user, name, groups)]
-        await turn.tell(render_help(services=services, operated=operated))
-
-    async def _status(self, services: tuple[ServiceName, ...], turn: Turn) -> None:
-        views = await asyncio.gather(*(self._view(name) for name in services))
-        await turn.tell(render_status(views))
-
-    async def _view(self, service: ServiceName) -> StatusView:
-        incidents = self._parts.incidents
-        view = await self._parts.startups.status(service)
-        outage, mute = await incidents.outage_of(service), await incidents.mute_of(service)
-        if mute is None:
-            return replace(view, outage=outage)
-        return replace(view, outage=outage, muted=mute.until, muted_with=mute.host)
-
-    async def _logs(self, command: Command, service: ServiceName, turn: Turn) -> None:
-        speaker = turn.speaker
-        if speaker.channel is None:
-            await turn.tell(render_sentence("Ask for logs in a channel."))
-            return
-        await turn.tell(render_logs_coming(service, _amount(command)))
-        refused = await self._parts.startups.logs(
-            service,
-            lines=command.lines,
-            since=command.since,
-            by=speaker.user,
-            channel=speaker.channel,
-            thread_ts=speaker.thread_ts,
-            token=turn.intent.token,
-            slow=turn.tell_slow,
-        )
-        if refused is not None:
-            await turn.tell(render_sentence(refused))
 
     async def _errand(self, verb: Literal[Word.SMOKE, Word.RELOAD], service: ServiceName, turn: Turn) -> None:
         """Answered in the thread it was asked in, else in private."""
@@ -266,27 +218,6 @@ class Dialogue:
         )
         await turn.note(Outcome.DONE)
 
-    async def _history(self, service: ServiceName, turn: Turn) -> None:
-        """The table in private; the picture, which Slack shows nobody alone, where it was asked for."""
-        speaker = turn.speaker
-        view = await self._parts.accounts.history(service)
-        await turn.tell(render_history(view))
-        if speaker.channel is not None:
-            await self._parts.accounts.draw_history(
-                view,
-                by=speaker.user,
-                channel=speaker.channel,
-                thread_ts=speaker.thread_ts,
-                token=turn.intent.token,
-            )
-
-    async def _why(self, service: ServiceName, turn: Turn) -> None:
-        incidents = self._parts.incidents
-        outage = await incidents.outage_of(service)
-        before = await incidents.outage_before(service) if outage is None else None
-        view = replace(await self._parts.accounts.why(service), outage=outage, before=before)
-        await turn.tell(render_why(view))
-
     async def _unwatch(self, service: ServiceName, turn: Turn) -> None:
         by, token = turn.intent.user, turn.intent.token
         followed = await self._parts.startups.unwatch(service, by, token=token)
@@ -298,6 +229,8 @@ class Dialogue:
 
     async def _request(self, request: Request, turn: Turn) -> None:
         answer = await self._parts.startups.request(request, slow=turn.tell_slow)
+        if isinstance(answer, NeedsConfirmation | Declined):
+            answer = await self._beside_its_outage(request, answer)
         match answer:
             case Started():
                 channel = self._parts.configuration.channel_of(request.service)
@@ -313,6 +246,19 @@ class Dialogue:
             case _:
                 assert_never(answer)
 
+    async def _beside_its_outage(
+        self, request: Request, answer: NeedsConfirmation | Declined
+    ) -> NeedsConfirmation | Declined:
+        """A quick look may find a service well of which its incident knows that it is down."""
+        if isinstance(answer, Declined) and request.verb is not Verb.WATCH:
+            return answer
+        outage = await self._parts.incidents.outage_of(request.service)
+        if outage is None or not outage.is_down:
+            return answer
+        if isinstance(answer, Declined):
+            return Declined(f"{answer.sentence} But {contradict(outage)}")
+        return NeedsConfirmation(f"Its health check passes, but {contradict(outage)}")
+
 
 def _request_of(command: Command, service: ServiceName, turn: Turn) -> Request:
     """The token makes it the same request wherever and however often it is carried out."""
@@ -326,12 +272,6 @@ def _request_of(command: Command, service: ServiceName, turn: Turn) -> Request:
         over=command.over,
         token=turn.intent.token,
     )
-
-
-def _amount(command: Command) -> str:
-    if command.since is not None:
-        return f"the last {spell_duration(command.since)}"
-    return "the end" if command.lines is None else f"the last {count(command.lines, 'line')}"
 
 
 async def _refuse(denied: Denied, turn: Turn) -> None:

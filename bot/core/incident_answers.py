@@ -25,7 +25,7 @@ from bot.core.blocks import (
 from bot.core.events import HostName, ServiceName, UserId
 from bot.core.incident_state import IncidentId, RunRead, Severity, short_id
 from bot.core.incident_words import say_clock, say_when, tell_state
-from bot.core.words import count, join_names, spell_duration
+from bot.core.words import count, end_sentence, join_names, spell_duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,6 +133,12 @@ def tell_outage(outage: Outage) -> str:
     if outage.over is not None:
         when = f"ended {spell_duration(outage.over)} ago after {spell_duration(outage.age - outage.over)}"
     return f"incident {outage.incident}, {when}: {outage.sentence}"
+
+
+def contradict(outage: Outage) -> str:
+    """Behind words that the service is well, which a quick look finds: plain, and a clause of its own."""
+    age = spell_duration(outage.age)
+    return f"incident {outage.incident} is open, for {age}: {end_sentence(outage.sentence)}"
 
 
 def explain_outage(outage: Outage) -> list[Block]:

@@ -156,7 +156,7 @@ def nothing_starts(service: ServiceName, since: datetime, now: datetime) -> str:
     """Of a service that was asked to be watched, and serves."""
     when = f"{since.astimezone(UTC):%Y-%m-%d %H:%M} UTC ({spell_duration(now - since)})"
     return (
-        f"Nothing is starting: {service} is up since {when} and answers as it should. "
+        f"Nothing is starting: {service} is up since {when} and passes its checks. "
         f"`status {service}` tells more, `restart {service}` starts it anew."
     )
 

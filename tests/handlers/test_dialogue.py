@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bot.clients.records import Intent
-from bot.core.command import Command, Word
 from bot.core.events import HostName, OperationId, ServiceName, UserId, Verb
 from bot.core.request import Busy, Declined, Held, NeedsConfirmation, Outage, RequestAnswer, Started
 from bot.errors import HostUnreachable, StoreUnavailable
-from handlers.dialogue import COMMAND, Dialogue
+from handlers.dialogue import Dialogue
 from handlers.turns import Turn
 from tests.support.configurations import ALICE, BOB, MALLORY, OPS, configure
 from tests.support.handler_room import Room, open_room
@@ -139,11 +138,35 @@ async def test_a_silent_host_is_told_where_redis_went_away_meanwhile(
     assert voice.told[0].startswith("llm-two and llm-three have not answered for 4s; still trying. No stop")
 
 
-async def test_the_home_tab_hears_no_logs(room: Room) -> None:
-    voice, command = HeardVoice(), Command(Word.LOGS, ServiceName("kimi-k2.5"))
-    asked = intent(channel=None, command=COMMAND.dump_json(command).decode())
-    await Dialogue(room.parts).answer(Turn(room.parts, asked, voice))
-    assert voice.told == ["Ask for logs in a channel."]
+@pytest.mark.parametrize(
+    ("words", "answer", "told"),
+    [
+        (
+            "stop",
+            NeedsConfirmation("It answers requests at present."),
+            "Stop `kimi-k2.5`? Its health check passes, ",
+        ),
+        ("watch", Declined("Nothing is starting."), "Nothing is starting. But "),
+    ],
+)
+async def test_what_a_quick_look_finds_well_is_told_beside_its_outage(
+    room: Room, words: str, answer: RequestAnswer, told: str
+) -> None:
+    room.startups.answer = answer
+    room.incidents.outage = Outage("3f9a2c11", "a completion fails", seconds(240), is_down=True)
+    said = (await room.slash(ALICE, words)).text
+    assert said.startswith(told)
+    assert "incident 3f9a2c11 is open, for 4m: a completion fails." in said
+    room.incidents.outage = Outage("3f9a2c11", "answers slowly", seconds(240))
+    voice = HeardVoice()
+    await Dialogue(room.parts).answer(Turn(room.parts, intent(words=words), voice))
+    assert "incident" not in voice.told[-1]
+
+
+async def test_what_cannot_be_begun_says_nothing_of_an_outage(room: Room) -> None:
+    room.startups.answer = Declined("kimi-k2.5 does not run: there is nothing to stop.")
+    room.incidents.outage = Outage("3f9a2c11", "a completion fails", seconds(240), is_down=True)
+    assert (await room.slash(ALICE, "stop")).text == "kimi-k2.5 does not run: there is nothing to stop."
 
 
 async def test_a_command_nobody_can_read_is_answered(room: Room) -> None:

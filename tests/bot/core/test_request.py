@@ -74,6 +74,6 @@ def test_where_nothing_starts_it_is_said_since_when_it_is_up_and_what_to_type() 
     since = datetime(2026, 5, 29, 23, 49, 59, tzinfo=UTC)
     told = nothing_starts(ServiceName("kimi"), since, since + timedelta(hours=2, minutes=10))
     assert told == (
-        "Nothing is starting: kimi is up since 2026-05-29 23:49 UTC (2h10m) and answers as it should. "
+        "Nothing is starting: kimi is up since 2026-05-29 23:49 UTC (2h10m) and passes its checks. "
         "`status kimi` tells more, `restart kimi` starts it anew."
     )
