@@ -207,6 +207,7 @@ class App:
             errands=Errands(ground, startups),
             incidents=Desk(ground, poke),
             redactor=ground.make_redactor(),
+            clock=ground.clock,
         )
 
     async def _hear(

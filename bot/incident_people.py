@@ -41,7 +41,7 @@ async def read_people(ground: Ground, plan: IncidentPlan, state: IncidentState, 
     except StoreUnavailable as error:
         log.warning("audit_not_read", incident=plan.incident, error=str(error))
     people = {deed.by for deed in deeds or ()} | {entry.by for entry in state.timeline}
-    people |= {state.acked_by, state.ended_by}
+    people |= {state.acked_by, state.acked_before, state.ended_by}
     known = sorted(user for user in people if user)
     names = await ground.people.names(known) if ground.people is not None else {}
     return People(deeds, names)

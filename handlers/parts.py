@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bot.clock import Clock
 from bot.core.redact import Redactor
 from config.services import Configuration
 
@@ -242,6 +243,7 @@ class Parts:
     errands: Errands
     incidents: Incidents
     redactor: Redactor = field(default_factory=Redactor)
+    clock: Clock = field(default_factory=Clock)
 
     def mask(self, typed: str) -> str:
         """What a person typed, without the secrets that were pasted into it: it is kept and told on."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import structlog
@@ -132,7 +131,7 @@ class Turn:
     def _entry(self, outcome: Outcome, operation: OperationId | None) -> AuditEntry:
         command = self.command
         return AuditEntry(
-            at=datetime.now(UTC),
+            at=self.parts.clock.now(),  # what it is about is told by that clock too
             user=self.intent.user,
             channel=self.intent.channel,
             verb=WAIT if command is None else command.verb,

@@ -40,6 +40,7 @@ class IncidentView:
     worst: Severity | None = None  # of all times together; None: the same as now
     was_hidden: bool = False  # a host that was there all the time, and told nothing
     acked_by: UserId | None = None
+    acked_before: UserId | None = None  # it has gone down since
     started_by: UserId | None = None  # in chat, a start that is under way, or the last one there was
     muted: datetime | None = None
     escalated: datetime | None = None

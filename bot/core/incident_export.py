@@ -115,6 +115,8 @@ def _what(plan: IncidentPlan, state: IncidentState) -> str:
 
 
 def _acknowledged(plan: IncidentPlan, state: IncidentState, names: Mapping[UserId, str]) -> str:
+    if state.acked_by is None and state.acked_before is not None:
+        return f"by {_who(state.acked_before, names)} before it last went down, and by nobody since"
     if state.acked_by is None:
         return "by nobody"
     who = _who(state.acked_by, names)

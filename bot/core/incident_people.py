@@ -49,6 +49,7 @@ def take_word(
 
 def call_anew(state: IncidentState, now: datetime) -> None:
     """It went down again: who was on it may be asleep again."""
+    state.acked_before = state.acked_by or state.acked_before
     state.worse, state.acked_by, state.acked, state.escalated = now, None, None, None
 
 

@@ -187,7 +187,7 @@ def _course(view: IncidentView) -> str:
 
 def _people(view: IncidentView) -> str:
     if view.ending is not None:
-        return _hands(view, on="was on it", starting="started it") or "nobody was on it"
+        return _hands(view, on="was on it", starting="started it") or _hands_before(view)
     parts = [_hands(view, on="is on it", starting="is starting it") or "Nobody is on it yet"]
     if view.muted is not None:
         parts.append(f"muted until {say_when(view.muted)}")
@@ -202,6 +202,11 @@ def _hands(view: IncidentView, *, on: str, starting: str) -> str:
     told = [f"{mention(acked)} {on}"] if acked is not None else []
     told += [f"{mention(started)} {starting}"] if started is not None and started != acked else []
     return ", ".join(told)
+
+
+def _hands_before(view: IncidentView) -> str:
+    before = view.acked_before
+    return "nobody was on it" if before is None else f"{mention(before)} was on it before it last went down"
 
 
 def _buttons(view: IncidentView) -> tuple[Element, ...]:

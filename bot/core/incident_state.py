@@ -219,6 +219,7 @@ class IncidentState:
     present: Sign | None = None  # what stands now: the first sign of this time; None: as it was opened
     acked_by: UserId | None = None
     acked: datetime | None = None
+    acked_before: UserId | None = None  # who was on it before it last went down
     muted: datetime | None = None
     escalated: datetime | None = None
     worse: datetime | None = None  # when it became an outage, or had been one from the beginning

@@ -47,6 +47,7 @@ def view_of(plan: IncidentPlan, state: IncidentState, now: datetime) -> Incident
         worst=worst_of(plan, state),
         was_hidden=was_hidden(plan, state),
         acked_by=state.acked_by,
+        acked_before=state.acked_before,
         started_by=_started_by(state),
         muted=state.muted if state.muted is not None and state.muted > now else None,
         escalated=state.escalated,

@@ -46,5 +46,6 @@ def test_parts_are_what_they_were_given() -> None:
         "errands",
         "incidents",
         "redactor",
+        "clock",
     )
     assert build.__annotations__["return"] == "Parts"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bot.clients.records import Intent
+from bot.clock import Clock, Origin
 from bot.core.answers import render_sentence
 from bot.core.command import Command, Outcome, Word
 from bot.core.events import ChannelId, OperationId, ServiceName, UserId
@@ -63,6 +65,15 @@ async def test_what_was_decided_is_told_and_noted(room: Room) -> None:
     other = Voice()
     await replace(turn, intent=kept, voice=other).repeat(kept.decided)
     assert other.told == ["hello"]
+
+
+async def test_it_is_noted_by_the_clock_that_times_what_it_is_about(room: Room) -> None:
+    turn, _ = await open_turn(room)
+    told = datetime.now(UTC) + timedelta(minutes=5)
+    clock = Clock(origin=Origin(told, time.monotonic()))
+    await replace(turn, parts=replace(turn.parts, clock=clock)).conclude(HELLO, Outcome.STARTED)
+    (entry,) = await audits(room)
+    assert entry.at >= told
 
 
 async def test_a_question_leaves_no_trace(room: Room) -> None:

@@ -31,6 +31,8 @@ from bot.core.incident_events import (
     StartFollowed,
     Worsened,
 )
+from bot.core.incident_export import People, render_export
+from bot.core.incident_render import render_incident_root
 from bot.core.incident_state import Severity, Sign, SignKind
 from tests.support.incidents import (
     ALICE,
@@ -46,6 +48,7 @@ from tests.support.incidents import (
     make_incident_plan,
     make_lines,
 )
+from tests.support.slack_messages import shown
 
 if TYPE_CHECKING:
     from bot.core.events import InvocationId
@@ -260,3 +263,14 @@ def test_a_start_of_the_time_before_is_not_under_way_when_it_is_down_again() -> 
     again(case)
     assert case.view().start is None
     assert case.view().started_by is None
+
+
+def test_who_was_on_it_before_it_went_down_is_not_told_as_nobody() -> None:
+    case = Case(DEGRADED)
+    case.tell(Acknowledged(BOB), after=60)
+    case.tell(Worsened(Severity.DOWN, replace(DIED, at=BEGAN + minutes(5))), after=240)
+    assert "Nobody is on it yet" in shown(render_incident_root(case.view()))
+    case.tell(Recovered(case.now), after=60)
+    assert "was on it before it last went down" in shown(render_incident_root(case.view()))
+    told = render_export(case.plan, case.incident.state, case.now, People(names={BOB: "bob"}))
+    assert "| Acknowledged | by bob before it last went down, and by nobody since |" in told
