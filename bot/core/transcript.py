@@ -29,7 +29,7 @@ __all__ = ["Format", "Transcript"]
 LINE_MOST = 64 << 20  # bytes
 HEAD = 200  # lines looked at before the first is given out: the format, and the year where some lines lack it
 _COLOUR = re.compile(  # whose escape character a web page swallowed, and at times the bracket with it
-    r"(?:ESC|\^\[|\\x1b|\\033)?\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m|(?<![\w.;])\d\d?(?:;\d\d?)?m(?=\()|(?<=\))0m"
+    r"(?:ESC|\^\[|\\x1b|\\033|[\ufffd␛←])?\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m|(?<![\w.;])\d\d?(?:;\d\d?)?m(?=\()|(?<=\))0m"
 )
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

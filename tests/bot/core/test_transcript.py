@@ -234,7 +234,7 @@ def test_a_colour_that_lost_its_escape_character_is_none_of_the_text() -> None:
     ]
 
 
-@pytest.mark.parametrize("escape", ["", "ESC", "^[", "\\x1b", "\\033"])
+@pytest.mark.parametrize("escape", ["", "ESC", "^[", "\\x1b", "\\033", "\ufffd", "␛", "←"])
 def test_an_escape_character_may_have_been_spelled_out(escape: str) -> None:
     line = f"{escape}[36m(RayWorkerWrapper pid=7){escape}[0m Loading weights took 9 seconds"
     assert [each.reading for each in read(line.encode())] == [
