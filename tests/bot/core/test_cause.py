@@ -37,6 +37,7 @@ def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> No
             "ValueError: Unrecognized model in /m. Should have a `model_type` key in its config",
         ),
         ("model-unsupported", "RuntimeError: Unknown gguf model_type: new9"),
+        ("model-unsupported", "ValueError: Unknown architecture for AutoModelForCausalLM: KimiForSpeech"),
         ("model-download", "RuntimeError: Data processing error: CAS service error : Request failed"),
         ("model-download", "OSError: Consistency check failed: file should be of size 9 but has size 7"),
         (
