@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from bot.check_rows import Finding
@@ -41,19 +42,18 @@ class _Reached:
 
 async def look_at_hosts(configuration: Configuration, environ: Mapping[str, str]) -> list[Finding]:
     """Each host, then each service with its units, its log file and what answers."""
-    findings: list[Finding] = []
     hosts = {name: Host(HostName(name), section) for name, section in configuration.hosts.items()}
     try:
-        reached: dict[str, _Reached] = {}
-        for name, host in hosts.items():
-            found, reached[name] = await _host(name, host, scope=_scope_of(name, configuration))
-            findings.append(found)
-        for name, section in configuration.services.items():
-            findings.extend(await _service(name, section, reached, environ))
+        # Side by side: each that is gone takes the whole time-out of a connection.
+        looks = [_host(name, host, scope=_scope_of(name, configuration)) for name, host in hosts.items()]
+        seen = await asyncio.gather(*looks)
+        reached = {name: each for name, (_, each) in zip(hosts, seen, strict=True)}
+        services = configuration.services.items()
+        told = await asyncio.gather(*(_service(name, each, reached, environ) for name, each in services))
     finally:
         for host in hosts.values():
             await host.close()
-    return findings
+    return [*(found for found, _ in seen), *chain.from_iterable(told)]
 
 
 async def _host(name: str, host: Host, *, scope: str) -> tuple[Finding, _Reached]:

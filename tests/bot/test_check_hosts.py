@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import socket
@@ -9,12 +10,16 @@ from typing import TYPE_CHECKING
 
 import asyncssh
 
+from bot.clients.ssh import Host
+from bot.errors import HostUnreachable
 from bot.practice.engine import ServerStatus
 from tests.support.checking import bench
 from tests.support.commands import kimi
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 async def test_what_is_wrong_on_the_host_is_said_with_its_remedy(tmp_path: Path, redis_url: str) -> None:
@@ -127,6 +132,29 @@ async def test_of_a_host_that_does_not_answer_its_own_row_says_why_and_the_other
         wrong = await made.wrong()
         assert "key" in wrong.pop("host llm-three")
         assert set(wrong.values()) == {"not looked at: llm-three did not let kimi in"}
+
+
+async def test_hosts_that_are_gone_are_waited_for_side_by_side(
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: set[str] = set()
+    both = asyncio.Event()
+
+    async def boot_id(self: Host) -> str:
+        asked.add(self.name)
+        if len(asked) == 2:
+            both.set()
+        await both.wait()
+        raise HostUnreachable(self.name, f"{self.name} does not answer.")
+
+    monkeypatch.setattr(Host, "boot_id", boot_id)
+    async with bench(tmp_path, redis_url) as made:
+        files = {"identity": made.host.identity_file, "known": made.host.known_hosts}
+        made.more = FAR.format(port=made.host.port, **files)
+        async with asyncio.timeout(60):
+            findings = await made.check()
+    hosts = [found for subject, found in findings.items() if subject.startswith("host ")]
+    assert [found.words for found in hosts] == ["llm-two does not answer.", "llm-three does not answer."]
 
 
 def strange_key(folder: Path) -> Path:
