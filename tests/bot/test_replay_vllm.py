@@ -443,3 +443,27 @@ def test_memory_is_measured_after_the_model_was_compiled(stack: list[str], phase
     assert run(log).phase == "compile"
     outcome = run(log + "".join(core.format("ERROR", each) for each in said))
     assert (outcome.state, outcome.phase) == ("failed", phase)
+
+
+def test_a_stage_of_vllm_omni_is_read_like_the_engine_it_is() -> None:
+    plain = "(EngineCore_DP0 pid=7) "
+    stages = VLLM.replace("(EngineCore pid=2) ", f"{plain}[Stage-0] ")
+    assert run(stages).state == "ready"
+    log = (
+        "[Stage-0] INFO 05-29 23:49:05 [core.py:2] Initializing a V1 LLM engine (v0.14.0) with x\n"
+        f"{plain}[Stage-0] INFO 05-29 23:49:09 [gpu_model_runner.py:7] Starting to load model m...\n"
+    )
+    assert (run(log).phase, run(log).unrecognised) == ("weights", 0)
+
+
+def test_an_executor_that_failed_for_its_worker_is_no_root() -> None:
+    stamp = "ERROR 05-29 23:59:01 "
+    outcome = run(
+        VLLM + f"{stamp}[multiproc_executor.py:1] Worker proc VllmWorker-1 died unexpectedly.\n"
+        f"{stamp}[core.py:2] EngineCore encountered a fatal error.\n"
+        f"{stamp}[core.py:2] Traceback (most recent call last):\n"
+        f'{stamp}[core.py:2]   File "/x/vllm/v1/executor/multiproc.py", line 2, in collective_rpc\n'
+        f"{stamp}[core.py:2] RuntimeError: Executor failed.\n"
+    )
+    assert outcome.cause is not None
+    assert outcome.cause.id == "child-died"

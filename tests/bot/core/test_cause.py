@@ -38,6 +38,10 @@ def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> No
         ),
         ("model-unsupported", "RuntimeError: Unknown gguf model_type: new9"),
         ("model-unsupported", "ValueError: Unknown architecture for AutoModelForCausalLM: KimiForSpeech"),
+        (
+            "nccl",
+            "RuntimeError: oneCCL: ze_fd.cpp:2 fill: EXCEPTION: open failed: fd: -1, errno: No such file",
+        ),
         ("model-download", "RuntimeError: Data processing error: CAS service error : Request failed"),
         ("model-download", "OSError: Consistency check failed: file should be of size 9 but has size 7"),
         (
