@@ -319,8 +319,7 @@ def own_sentinels() -> Iterator[SentinelGroup]:
     yield from _serve_sentinels()
 
 
-@pytest.fixture(scope="session")
-def shared_cluster() -> Iterator[RedisCluster]:
+def _serve_cluster() -> Iterator[RedisCluster]:
     cluster = RedisCluster()
     try:
         cluster.start()
@@ -329,8 +328,19 @@ def shared_cluster() -> Iterator[RedisCluster]:
         cluster.remove()
 
 
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[RedisCluster]:
+    yield from _serve_cluster()
+
+
 @pytest.fixture
 def redis_cluster(shared_cluster: RedisCluster) -> RedisCluster:
     """Emptied, each slot where it was at first."""
     shared_cluster.empty()
     return shared_cluster
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[RedisCluster]:
+    """Of this test alone: its nodes may be killed."""
+    yield from _serve_cluster()

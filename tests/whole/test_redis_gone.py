@@ -31,6 +31,7 @@ from bot.practice.workspace import ALICE, CHANNEL, SERVICE, PracticeWorkspace
 from tests.support.pace import PACE
 from tests.support.practice import Practice
 from tests.support.redis import RedisServer
+from tests.support.redis_many import RedisCluster, SentinelGroup
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Stage:
     """One workspace on a Redis of its own; `apps`: the bots it has had."""
 
     workspace: PracticeWorkspace
-    redis: RedisServer
+    redis: RedisServer | SentinelGroup | RedisCluster
     apps: list[App] = field(default_factory=list)
 
     @property
@@ -88,6 +89,7 @@ class Stage:
         return self.practice
 
     def empty(self) -> None:
+        assert isinstance(self.redis, RedisServer)
         assert self.redis.ask("FLUSHALL") == "+OK"
 
     def roots(self) -> list[PostedMessage]:
@@ -125,7 +127,10 @@ def kind_of(message: PostedMessage) -> str:
 
 @asynccontextmanager
 async def stage(
-    redis: RedisServer, *, speed: float = SPEED, scenario: scene.Scenario = SCENARIO
+    redis: RedisServer | SentinelGroup | RedisCluster,
+    *,
+    speed: float = SPEED,
+    scenario: scene.Scenario = SCENARIO,
 ) -> AsyncIterator[Stage]:
     # Two real seconds: a busy machine hears a probe's answer that much sooner than the lines before it.
     workspace = PracticeWorkspace(scenario, speed=speed, service={"stable_for": "40s"}, watched=False)
