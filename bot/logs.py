@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from bot.core.events import ServiceName, UserId
     from bot.ground import Ground
+    from bot.sources import Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +42,34 @@ async def send_logs(
     token: str = "",
     slow: Slow | None = None,
 ) -> str | None:
-    """A file for each member, once for a `token`; a sentence of each host that refuses."""
+    """A file for each member as it comes, once for a `token`; a sentence of each host that refuses."""
     thread = f"logs-{operation_of(token or uuid.uuid4().hex)}"
     root = logs_root_message(service, by=by, thread=thread, channel=place.channel)
-    before, refused = [] if place.thread_ts else [root], []
-    for link in ground.links(service).values():
+    before = [] if place.thread_ts else [root]
+    links = list(ground.links(service).values())
+    shared = Counter(link.host.name for link in links)
+
+    async def send(link: Link) -> str | None:
         try:
-            async with noticing([link], slow):
-                tail = await read_latest(link, make_redactor=ground.make_redactor, lines=lines, since=since)
+            tail = await read_latest(link, make_redactor=ground.make_redactor, lines=lines, since=since)
         except HostError as error:
-            refused.append(str(error))
-            continue
+            return str(error)
+        host, unit = link.host.name, link.unit.removesuffix(".service")
+        which = f"{host}-{unit}" if shared[host] > 1 else host
         letter = tail_letter(
             tail,
             identity=f"{thread}:{link.member}",
             thread=thread,
             channel=place.channel,
             thread_ts=place.thread_ts,
-            name=f"{service}-{link.host.name}.log",
-            comment=f"Log of {service} on {link.host.name}, asked for by <@{by}>:",
+            name=f"{service}-{which}.log",
+            comment=f"Log of {service} on {link.member if shared[host] > 1 else host}, asked for by <@{by}>:",
         )
+        # Whichever comes first brings the root along: of the same message Redis takes one.
         await ground.store.enqueue([*before, letter.outgoing], {letter.outgoing.id: letter.content})
         ground.outbox.wake()
-        before = []
-    return " ".join(dict.fromkeys(refused)) or None
+        return None
+
+    async with noticing(links, slow):
+        refused = await asyncio.gather(*map(send, links))
+    return " ".join(dict.fromkeys(filter(None, refused))) or None

@@ -74,8 +74,8 @@ async def test_of_several_members_one_host_that_is_gone_withholds_no_log_of_the_
         async def read_journal(unit: str, **_asked: object) -> AsyncGenerator[bytes, None]:
             if unit == "node0.service":
                 await asyncio.sleep(15)
+                assert stage.store.queued  # nobody waits for it
                 raise HostUnreachable("llm-two", "llm-two: no connection.")
-            stage.host.gate.set()
             yield write_entries(make_entry(1, "loading"))
 
         monkeypatch.setattr(stage.host, "read_journal", read_journal)
@@ -85,4 +85,17 @@ async def test_of_several_members_one_host_that_is_gone_withholds_no_log_of_the_
         )
         assert refusal == "llm-two: no connection."
         assert told == [("llm-two",)]
-        assert [letter.kind for letter in stage.store.queued.values()] == ["upload"]
+        [letter] = stage.store.queued.values()
+        assert letter.file is not None
+        assert letter.file.name == "kimi-k2.5-llm-two-node1.log"  # of its own
+        assert "on llm-two/node1.service" in letter.text
+
+
+async def test_outside_a_thread_the_files_of_all_members_hang_below_one_message() -> None:
+    members = [{"host": "llm-two", "unit": f"node{number}.service"} for number in (0, 1)]
+    async with backstage(configured(host=None, unit=None, members=members)) as stage:
+        stage.host.log = write_entries(make_entry(1, "loading"))
+        assert (
+            await stage.startups.logs(SERVICE, by=UserId(BOB), channel=ChannelId(OPS), thread_ts=None) is None
+        )
+        assert [message.kind for message in stage.store.queued.values()] == ["root", "upload", "upload"]
