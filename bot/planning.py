@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from bot.clients.leases import Lease
-    from bot.core.events import OperationId
+    from bot.core.events import InvocationId, OperationId
     from bot.core.request import Request
     from bot.ground import Ground
     from bot.sources import Link
@@ -111,8 +111,15 @@ async def make_plan(
         last=await read_last(ground.store, request.service),
         markers=tuple(Marker(each.name, each.pattern) for each in section.markers),
         before={member: None if watching else unit.invocation for member, unit in units.items()},
+        follows={member: run for member, unit in units.items() if watching and (run := _run_of(unit))},
         ran=tuple(member for member, unit in units.items() if not unit.down),
     )
+
+
+def _run_of(unit: UnitState) -> InvocationId | None:
+    """That nobody is about to end: a watch is of this one, whatever systemd starts behind it."""
+    up = unit.active in {"active", "activating"} and unit.job is None and not unit.looping
+    return unit.invocation if up else None
 
 
 def prepare(ground: Ground, plan: Plan, *, links: dict[Member, Link], lease: Lease) -> Running:

@@ -226,7 +226,8 @@ def take_start(
         member.old.remove(invocation)
     member.invocation, member.begun = invocation, at
     member.killed.clear()
-    unseen = plan.verb is Verb.WATCH and member.unit is None
+    known = invocation is not None and invocation in plan.follows.values()
+    unseen = plan.verb is Verb.WATCH and member.unit is None and not known
     member.provisional = member.sent is Sent.UNDERWAY or unseen
     if member.sent in {Sent.ACCEPTED, Sent.UNANSWERED} and not member.provisional:
         member.sent = Sent.SETTLED

@@ -38,7 +38,7 @@ class Plan:
     """One operation as it was asked for; never changes.
 
     `before` holds each member's InvocationID as it was before the verb: what comes from that run is old.
-    A watch has no before; whatever runs is what is watched.
+    A watch has no before; whatever runs is what is watched, `follows` where that was seen.
     """
 
     operation: OperationId
@@ -56,6 +56,7 @@ class Plan:
     smoke: bool = True
     usual: Usual = field(default_factory=Usual)
     before: dict[Member, InvocationId | None] = field(default_factory=dict)
+    follows: dict[Member, InvocationId] = field(default_factory=dict)
     ran: tuple[Member, ...] = ()  # those that ran when the verb was asked for
     last: LastHealthy | None = None  # what this start's setup is compared with
     markers: tuple[Marker, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -142,3 +142,18 @@ async def test_a_plan_says_who_asked_and_why() -> None:
         plan = await make_plan(stage.ground, request, identity=OP, units={MEMBER: RUNNING})
     assert (plan.operation, plan.service, plan.reason, plan.by) == (OP, SERVICE, "new parser", request.by)
     assert plan.service == ServiceName("kimi-k2.5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "followed"),
+    [({}, True), ({"active": "deactivating"}, False), ({"job": 7}, False), ({"sub": "auto-restart"}, False)],
+)
+async def test_a_watch_is_of_the_run_that_is_up(changes: dict[str, Any], followed: bool) -> None:
+    unit = replace(RUNNING, **changes)
+    if unit.sub == "auto-restart":
+        unit = replace(unit, active="activating")
+    async with backstage() as stage:
+        for verb, expected in ((Verb.WATCH, followed), (Verb.RESTART, False)):
+            request = replace(ask(), verb=verb)
+            plan = await make_plan(stage.ground, request, identity=OP, units={MEMBER: unit})
+            assert plan.follows == ({MEMBER: unit.invocation} if expected else {})

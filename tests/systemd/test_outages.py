@@ -207,6 +207,9 @@ async def test_a_crash_loop_is_one_incident_that_counts_until_a_start_comes_thro
         attempt = await outage.reply(root, "Attempt ")
         assert "in weights" in attempt
         assert "Out of GPU memory" in attempt
+        assert "ut of GPU memory" in await outage.reply(
+            root, "came to nothing"
+        )  # faster than it is looked at
         await real_host.set_scenario(seconds=SWIFT)
         end = await outage.reply(root, "resolved")
         assert "Out of GPU memory" in end

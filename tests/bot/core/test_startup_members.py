@@ -205,6 +205,18 @@ def test_a_watch_that_reads_lines_before_it_has_seen_the_unit_follows_the_newest
     assert not member.provisional
 
 
+def test_a_watch_of_a_run_that_was_seen_is_of_that_one_though_systemd_has_begun_the_next() -> None:
+    """A loop may be faster than the first look; of the next runs no line is read."""
+    follow = make_plan(verb=Verb.WATCH, follows={MEMBER: NEW})
+    member = member_of(follow)
+    take_start(follow, member, NEW, BEGAN)
+    assert not member.provisional
+    (fact,) = observe(follow, member, replace(RUNNING, invocation=NEXT, restarts=3))
+    assert member.invocation == NEW
+    assert isinstance(fact, Fell)
+    assert fact.kind is Downfall.LOOPING
+
+
 @pytest.mark.parametrize(
     ("unit", "kind"),
     [
