@@ -121,6 +121,24 @@ def test_a_warm_up_of_ones_own_is_a_warm_up() -> None:
     assert run(f"[{AT}:00] max_total_num_tokens=9, context_len=9", *begun).phase == "warmup"
 
 
+def test_the_rust_server_writes_as_dynamo_does() -> None:
+    begun = [
+        f"[{AT}:01] max_total_num_tokens=9, context_len=9",
+        f"[{AT}:02] SGLANG_RUST_SERVER enabled, Rust server listen on 127.0.0.1:30000",
+    ]
+    assert run(*begun).phase == "warmup"
+    source = "sglang_server::api_server::http::app"
+    assert run(*begun, dynamo(9, source, "The server is fired up and ready to roll!")).state == "ready"
+    at, level = "\x1b[2m2026-05-29T23:49:09.123456Z\x1b[0m", "\x1b[32m INFO\x1b[0m"
+    coloured = f"{at} {level} \x1b[2m{source}\x1b[0m\x1b[2m:\x1b[0m"
+    assert run(*begun, f"{coloured} The server is fired up and ready to roll!").state == "ready"
+    for end in ("failed error=the engine is gone", "timed out timeout_secs=600"):
+        outcome = run(*begun, dynamo(9, source, f"startup warmup {end}", "ERROR"))
+        assert (outcome.state, outcome.phase) == ("failed", "warmup")
+        assert outcome.cause is not None
+        assert outcome.cause.id == "warmup"
+
+
 def test_the_diffusion_server_may_fail_its_warm_up() -> None:
     outcome = run(
         "[05-29 23:49:01] server_args: {}",
