@@ -73,7 +73,7 @@ class Demo:
             await workspace.stop()
 
     async def _stay(self, workspace: PracticeWorkspace) -> int:
-        self.show(_invite(workspace.slack.url, self.scenario))
+        self.show(_invite(workspace.slack.url, self.scenario, self.speed))
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -214,11 +214,12 @@ def _shown(slack: PracticeSlack) -> int:
     return sum(file.ts is not None for file in slack.files.values())
 
 
-def _invite(url: str, scenario: Scenario) -> str:
+def _invite(url: str, scenario: Scenario, speed: float) -> str:
     if scenario.is_outage:
         return (
             f"Open {url} to press the buttons. It serves; wait a while, it happens by itself (Ctrl-C ends).\n"
-            "Of a second thread each line begins with ~2 or └2."
+            "Of a second thread each line begins with ~2 or └2. What does not answer is waited for two real\n"
+            f"seconds, {2 * speed:g} here: by --speed 1 it is told as soon as it is in earnest."
         )
     return f"Open {url} and type: /kimi restart kimi-k2.5    (Ctrl-C ends)"
 
