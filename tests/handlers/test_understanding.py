@@ -6,8 +6,8 @@ import pytest
 
 from bot.core.access import Denied
 from bot.core.command import Command, Word
-from bot.core.grammar import Misunderstood
 from bot.core.events import ChannelId, MessageTs, ServiceName, UserId
+from bot.core.grammar import Misunderstood
 from handlers.turns import Speaker
 from handlers.understanding import Understanding
 from tests.support.configurations import ALICE, BOB, MALLORY, OPS, configure
