@@ -144,3 +144,16 @@ def test_a_server_of_granian_that_listens_is_warmed_up() -> None:
     log += "[INFO] Starting granian (main PID: 7)\n"
     assert run(log).phase == "server"
     assert run(f"{log}[INFO] Listening at: http://0.0.0.0:30000\n").phase == "warmup"
+
+
+def test_triton_that_quotes_its_lines_is_recognised_by_what_it_loads() -> None:
+    stamp = "0529 23:49:10.123456 117 model_lifecycle.cc"
+    outcome = run(
+        f'I{stamp}:473] "loading: tensorrt_llm:1"\n'
+        f"E{stamp}:654] \"failed to load 'tensorrt_llm' version 1: Invalid argument: no backend library\"\n"
+        f"I{stamp}:789] \"failed to load 'tensorrt_llm'\"\n"
+        "error: creating server: Internal - failed to load all models\n"
+    )
+    assert (outcome.engine, outcome.state) == ("trtllm", "failed")
+    assert outcome.cause is not None
+    assert outcome.cause.evidence[0].startswith("failed to load 'tensorrt_llm' version 1")
