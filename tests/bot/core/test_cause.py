@@ -38,6 +38,8 @@ def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> No
         ),
         ("model-unsupported", "RuntimeError: Unknown gguf model_type: new9"),
         ("model-unsupported", "ValueError: Unknown architecture for AutoModelForCausalLM: KimiForSpeech"),
+        ("engine-start-timeout", "RuntimeError: DP Coordinator process failed to report ZMQ addresses"),
+        ("engine-start-timeout", "TimeoutError: Timed out waiting for engines to send initial message"),
         (
             "nccl",
             "RuntimeError: oneCCL: ze_fd.cpp:2 fill: EXCEPTION: open failed: fd: -1, errno: No such file",
