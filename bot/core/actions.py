@@ -200,6 +200,7 @@ class VerdictReached:
     smoke_usual: SmokeUsual = field(default_factory=SmokeUsual)
     setup: SetupChanged | None = None  # what a failure's start ran with that the last healthy one did not
     markers: dict[str, int] = field(default_factory=dict)  # hits that no reply told
+    loops: bool = False  # systemd starts it again by itself, until someone stops it
 
 
 @dataclass(frozen=True, slots=True)

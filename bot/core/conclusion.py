@@ -44,6 +44,7 @@ class Conclusion:
     speaker: Rank | None = None  # who wrote `root_error`, where that is not `rank`
     advice: str | None = None
     found: Cause | None = None  # what the log tells, whole
+    loops: bool = False  # systemd starts it again by itself, until someone stops it
 
 
 def conclude(
@@ -56,14 +57,16 @@ def conclude(
     if member is not None and _is_host_word(member, fall):
         found = None  # systemd knows better than a log that was cut short
     sentence = _sentence(fall, member, found)
-    if fall.kind is Downfall.LOOPING and not (member and member.limited):
+    loops = fall.kind is Downfall.LOOPING and not (member and member.limited)
+    if loops:
         sentence = f"{sentence}; {say_loop(member.counter if member else None)}"
     if member is not None and member.limited and member.result != "start-limit-hit":
         sentence = f"{sentence}; {say_limit(member.unit_name)}"
     if fall.member is not None:
         sentence = name_member(plan, fall.member, sentence)
     if found is None:
-        return Conclusion(sentence, *current, rank=_gone(member, fall), advice=_ADVICE.get(fall.kind))
+        advice = _ADVICE.get(fall.kind)
+        return Conclusion(sentence, *current, rank=_gone(member, fall), advice=advice, loops=loops)
     return Conclusion(
         cause=sentence,
         phase=found.phase,
@@ -73,6 +76,7 @@ def conclude(
         speaker=found.speaker,
         advice=found.advice or None,
         found=found,
+        loops=loops,
     )
 
 

@@ -214,7 +214,9 @@ def _failed(reply: VerdictReached, view: StartupView) -> Message:
     reload = (make_reload_button(view),) if reply.setup is not None and reply.setup.stale else ()
     why, history = _look_button("Why", "why", view), _look_button("History", "history", view)
     logs = _look_button("Logs", "logs", view)
-    blocks.append(actions(why, make_verb_button(Verb.RESTART, view), *reload, history, logs))
+    verbs = (Verb.RESTART, Verb.STOP) if reply.loops else (Verb.RESTART,)
+    orders = [make_verb_button(verb, view) for verb in verbs]
+    blocks.append(actions(why, *orders, *reload, history, logs))
     return make_message(f"{say_name(view.service)} {told}", *blocks)
 
 

@@ -178,6 +178,7 @@ def _verdict_reply(turn: Turn, conclusion: Conclusion, now: datetime, *, by: Use
         smoke_usual=usual_of(plan.usual),
         setup=_setup(turn) if state.verdict is Verdict.FAILED else None,
         markers=turn.markers.untold(),
+        loops=conclusion.loops,
     )
 
 

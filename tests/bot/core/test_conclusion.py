@@ -73,6 +73,12 @@ def test_a_crash_loop_is_told_beside_its_cause() -> None:
     told = conclude(make_plan(), state, fall=fallen(Downfall.LOOPING), found=OOM, current=HERE)
     assert told.cause.startswith("a GPU ran out of memory; systemd starts it again")
     assert "restart counter 3" in told.cause
+    assert told.loops
+    unknown = conclude(make_plan(), state, fall=fallen(Downfall.LOOPING), found=None, current=HERE)
+    assert unknown.loops
+    limited = state_with(counter=3, limited=True)
+    assert not conclude(make_plan(), limited, fall=fallen(Downfall.LOOPING), found=OOM, current=HERE).loops
+    assert not conclude(make_plan(), state, fall=fallen(Downfall.DOWN), found=OOM, current=HERE).loops
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,12 @@ def test_failed_with_its_root_error_and_a_way_on() -> None:
     assert "healthy" not in shown(message) + message.text
 
 
+def test_what_systemd_starts_again_and_again_can_be_stopped_from_its_verdict() -> None:
+    message = render_verdict(replace(FAILED, loops=True), MIDWAY)
+    assert_sendable(message)
+    assert labels(message) == ["Why", "Restart", "Stop", "History", "Logs"]
+
+
 def test_a_line_keeps_the_rank_that_wrote_it_where_another_one_is_at_fault() -> None:
     message = render_verdict(replace(FAILED, speaker=Rank("TP0")), MIDWAY)
     assert preformatted(message).startswith("[TP0] torch.OutOfMemoryError")

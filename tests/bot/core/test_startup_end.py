@@ -206,6 +206,7 @@ def test_every_bad_end_is_told(ending: Ending) -> None:
     took = run.wait_for_verdict(30)
     assert run.startup.verdict is Verdict.FAILED
     assert ending.words in (run.verdict.cause or "")
+    assert run.verdict.loops == ending.name.startswith("crash loop")
     assert ending.at_least <= took <= ending.within
 
 
