@@ -49,7 +49,7 @@ class Rule(Part):
     secondary: bool = False  # of a failure: it follows from another one
     warning: bool = False  # of a failure: by itself it ends nothing
     phase: PhaseName | None = None  # of a failure: where the words themselves tell it
-    serving: bool = False  # of noise: only an engine that serves prints it
+    serving: bool = False  # of noise: only an engine that serves prints it; of a failure: as far as is known
     alone: bool = False  # of noise: tells the same in a log that begins with it; else: where no rank spoke
     other_node: bool = False  # counts only on a node that is not the first of several
     behind: bool = False  # this node is one of those; the first one's log tells more, where it is read too

@@ -193,7 +193,8 @@ class Suspects:
             trace.uncaught = trace.uncaught or (not trace.frame and _OUTERMOST.search(text) is not None)
             trace.frame, trace.code = text[:LONGEST], ""
             phase, role = self._engine.place_of_frame(text) if self._engine is not None else (None, None)
-            trace.phase = PhaseId(phase) if phase else trace.phase
+            if phase and trace.phase is not PhaseId.READY:  # what a request calls may serve a start too
+                trace.phase = PhaseId(phase)
             trace.role = Role(role) if role else trace.role
         elif not trace.code and text.strip("^~ "):
             trace.code = text[:LONGEST]

@@ -99,7 +99,7 @@ class Tracker:
             self._where.moved()
         match hit.kind:
             case Kind.FAILURE:
-                teller.found.append(_failure(hit, said, teller))
+                teller.found.append(self._failure(hit, said, teller))
             case Kind.NOISE:
                 self._hear_noise(hit, teller)
             case Kind.READY:
@@ -157,9 +157,18 @@ class Tracker:
             return
         if hit.rule.behind and not self.lone:
             return
-        begun = any(record.phase is not PhaseId.PROCESS for record in self.state.spans.records)
-        if hit.rule.serving or not begun:
+        if hit.rule.serving or not self._has_begun():
             self._say_ready(teller)  # its own word for it is not in this log
+
+    def _has_begun(self) -> bool:
+        return any(record.phase is not PhaseId.PROCESS for record in self.state.spans.records)
+
+    def _failure(self, hit: Hit, said: Said, teller: Teller) -> FailureSaid:
+        rule = hit.rule
+        phase = PhaseId(rule.phase) if rule.phase else None
+        if rule.serving and not self._has_begun():
+            phase = PhaseId.READY
+        return FailureSaid(teller.rank, said.text, rule.fatal, rule.secondary, rule.warning, phase)
 
     def _learn(self, arguments: str, teller: Teller) -> None:
         reader = self.engine.reader
@@ -289,9 +298,3 @@ class Tracker:
 
     def lagging(self) -> tuple[Rank, ...]:
         return self._where.lagging()
-
-
-def _failure(hit: Hit, said: Said, teller: Teller) -> FailureSaid:
-    rule = hit.rule
-    phase = PhaseId(rule.phase) if rule.phase else None
-    return FailureSaid(teller.rank, said.text, rule.fatal, rule.secondary, rule.warning, phase)

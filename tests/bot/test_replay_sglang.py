@@ -61,6 +61,28 @@ def test_a_traceback_alone_tells_its_phase(frame: str, phase: str) -> None:
     assert run(f"[{AT}:01] {TRACE}", f"  {frame}", "    call()", "ValueError: no").phase == phase
 
 
+def test_what_a_request_calls_does_not_tell_of_a_start() -> None:
+    outcome = run(
+        f"[{AT}:01] {TRACE}",
+        '  File "/opt/sglang/srt/managers/scheduler.py", line 1702, in event_loop_overlap',
+        '  File "/opt/sglang/srt/mem_cache/pool_host.py", line 412, in init_buffers',
+        "RuntimeError: no",
+    )
+    assert (outcome.state, outcome.phase) == ("failed", "ready")
+
+
+def test_a_watchdog_of_batches_alone_tells_that_there_were_batches() -> None:
+    timeout = f"[{AT}:09 DP4 TP4] Watchdog timeout (self.watchdog_timeout=300)"
+    assert run(timeout).phase == "ready"
+    begun = [f"[{AT}:01 DP4 TP4] Load weight begin. avail mem=9.00 GB"]
+    assert run(*begun, timeout).phase == "weights"
+
+
+def test_the_oldest_name_their_ranks_in_words() -> None:
+    outcome = run("Rank 1: load weight begin.", "Rank 0: load weight begin.", "Rank 1: load weight end.")
+    assert (outcome.engine, outcome.state, outcome.phase) == ("sglang", "starting", "weights")
+
+
 def test_what_starts_it_may_alone_say_that_it_ended() -> None:
     outcome = run(
         f"{AT}:01,001 - __main__ - INFO - [{AT}:01 TP0] Load weight begin. avail mem=9.00 GB",
