@@ -14,6 +14,7 @@ from bot.core.journal import Position
 from bot.core.redact import Redactor
 from bot.practice.host import PracticeHost
 from bot.practice.scenarios import SCENARIOS
+from bot.practice.workspace import ALICE
 from bot.sources import Inbox, Link, follow_journal
 from config.services import HostSection
 from tests.support.black_hole import black_hole
@@ -140,3 +141,15 @@ async def test_a_stop_outside_chat_is_still_told_as_one() -> None:
         practice.workspace.host.unit.submit("stop")
         assert (await practice.verdict()).verdict == "failed"
         assert "it was stopped outside chat" in (await practice.reply(root, "failed")).plain
+
+
+async def test_who_asks_a_dark_host_hears_so_before_it_is_given_up_and_nothing_is_begun() -> None:
+    async with practise("healthy", speed=120) as practice:
+        await practice.workspace.host.go_dark()
+        assert "has not answered for 4s; still trying" in await practice.ask("restart")
+        _, given_up = await practice.until(
+            lambda slack: slack.ephemerals(ALICE)[1:] and slack.ephemerals(ALICE)
+        )
+        assert given_up.plain.startswith("No restart of kimi-k2.5 was begun.")
+        assert practice.roots() == []
+        assert practice.orders() == []
