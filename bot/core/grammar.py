@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from bot.core.command import OF_INCIDENTS, Command, Word
 from bot.core.events import HostName, ServiceName
+from bot.core.synonyms import SYNONYMS, guess_verb
 from bot.core.words import join_names
 from config.fields import parse_duration
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 MOST_LINES = 100_000
 _MOST_REASON = 300
 _CLOSE = 0.6  # of difflib's ratio; below it two words are not alike
-_VERY_CLOSE = 0.8  # to one of many words that are no verbs themselves
 _SHORTEST_PREFIX = 3
 _MOST_SHOWN = 40
 
@@ -34,29 +34,6 @@ class Misunderstood:
 Parsed: TypeAlias = Command | Misunderstood
 N = TypeVar("N", bound=str)
 
-# Verbs people will try, and the working one that comes nearest to what they want.
-_NEAREST = {
-    word: verb
-    for verb, words in {
-        Word.STATUS: "stat state health info show list ls ps services check ping",
-        Word.RESTART: "reboot bounce relaunch redeploy",
-        Word.START: "up boot launch run",
-        Word.STOP: "down kill halt shutdown terminate abort cancel",  # `start` looks like one of them
-        Word.WATCH: "follow",
-        Word.UNWATCH: "unfollow",
-        Word.LOGS: "tail journal journalctl",
-        Word.HISTORY: "past startups",
-        Word.WHY: "explain cause reason diagnose",
-        Word.SMOKE: "test",
-        Word.RELOAD: "daemon-reload",
-        Word.INCIDENTS: "outages outage alerts",
-        Word.ACK: "acknowledge",
-        Word.MUTE: "silence snooze pause",
-        Word.UNMUTE: "unsilence",
-        Word.RESOLVE: "close",
-    }.items()
-    for word in words.split()
-}
 _ASKING = frozenset({"?", "-h", "--help"})
 _FOR_ALL = frozenset({Word.STATUS, Word.INCIDENTS})  # without a service: all
 _CHANGES = frozenset({Word.RESTART, Word.START, Word.STOP})
@@ -149,17 +126,17 @@ def _read_verb(word: str, behind: Sequence[str], place: _Place) -> Word | Misund
         return Word(bare)
     if word.lower() in _ASKING:
         return Word.HELP
-    if bare in _NEAREST:
-        return Misunderstood(f"I cannot do {_show(bare)}. The nearest I can do is `{_NEAREST[bare]}`.")
+    if bare in SYNONYMS:
+        return Misunderstood(f"I cannot do {_show(bare)}. The nearest I can do is `{SYNONYMS[bare]}`.")
     named = _exact(bare, place.services)
     if named is not None:
         meant = _bare(behind[0]).lower() if behind else ""
-        verb = meant if meant in {*Word} - {Word.HELP} else _NEAREST.get(meant, Word.STATUS)
+        verb = meant if meant in {*Word} - {Word.HELP} else SYNONYMS.get(meant, Word.STATUS)
         return Misunderstood(f"What about {_show(named)}? Say the verb first: `{verb} {named}`.")
-    near = get_close_matches(bare, [*Word], 1, _CLOSE) or get_close_matches(bare, _NEAREST, 1, _VERY_CLOSE)
-    if not near:
+    near = guess_verb(bare)
+    if near is None:
         return Misunderstood(f"I do not know {_show(word)}. `help` tells what you may do here.")
-    return Misunderstood(f"I do not know {_show(word)}. Did you mean `{_NEAREST.get(near[0], near[0])}`?")
+    return Misunderstood(f"I do not know {_show(word)}. Did you mean `{near}`?")
 
 
 def _exact(word: str, names: Sequence[N]) -> N | None:
