@@ -124,7 +124,7 @@ async def test_what_one_process_does_not_reach_another_looks_at(
 ) -> None:
     monkeypatch.setattr(monitors, "_CUT_OFF", 0.5)
     async with (
-        watchmen(redis_url, speed=5) as room,
+        watchmen(redis_url, speed=5, lease=5.0) as room,
         black_hole(door(room)) as ours,
         black_hole(door(room)) as theirs,
     ):
@@ -146,7 +146,7 @@ async def test_what_one_process_does_not_reach_another_looks_at(
 
 async def test_what_no_process_reaches_is_told_once(redis_url: str) -> None:
     async with (
-        watchmen(redis_url, speed=5) as room,
+        watchmen(redis_url, speed=5, lease=5.0) as room,
         black_hole(door(room)) as ours,
         black_hole(door(room)) as theirs,
     ):

@@ -32,18 +32,19 @@ if TYPE_CHECKING:
     from bot.practice.slack_state import PostedMessage
 
 SERVICE, HOST = ServiceName("kimi-k2.5"), HostName("llm-two")
-SPEED = 20.0
+SPEED, LEASE = 20.0, 1.0
 
 
 @dataclass
 class Watchmen:
-    """One process's ground; `far` is the host as it really is."""
+    """One process's ground; `far` is the host as it really is. `lease`: real seconds."""
 
     ground: Ground
     far: PracticeHost
     slack: PracticeSlack
     redis_url: str
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    lease: float = LEASE
 
     @property
     def member(self) -> Member:
@@ -81,7 +82,7 @@ class Watchmen:
 
     async def another(self, *, owner: str = "") -> Ground:
         """The ground of another process on the same Redis."""
-        store = await Store.open(self.redis_url, owner=owner or None, lease_seconds=1.0)
+        store = await Store.open(self.redis_url, owner=owner or None, lease_seconds=self.lease)
         self.stack.push_async_callback(store.close)
         await store.leases.renew()
         return replace(self.ground, store=store)
@@ -98,7 +99,12 @@ class Watchmen:
 
 @asynccontextmanager
 async def watchmen(
-    redis_url: str, scenario: str = "healthy", *, speed: float = SPEED, service: dict[str, Any] | None = None
+    redis_url: str,
+    scenario: str = "healthy",
+    *,
+    speed: float = SPEED,
+    service: dict[str, Any] | None = None,
+    lease: float = LEASE,
 ) -> AsyncIterator[Watchmen]:
     workspace = PracticeWorkspace(SCENARIOS[scenario], speed=speed, service=service)
     slack, far = workspace.slack, workspace.host
@@ -111,7 +117,7 @@ async def watchmen(
         section = configuration.services[SERVICE]
         host = Host(HOST, configuration.hosts[HOST])
         stack.push_async_callback(host.close)
-        store = await Store.open(redis_url, lease_seconds=1.0)
+        store = await Store.open(redis_url, lease_seconds=lease)
         stack.push_async_callback(store.close)
         await store.leases.renew()
         tasks = Tasks()
@@ -131,7 +137,7 @@ async def watchmen(
             make_redactor=lambda: Redactor(()),
         )
         assert ground.channel(SERVICE) == ChannelId(CHANNEL)
-        yield Watchmen(ground, far, slack, redis_url, stack)
+        yield Watchmen(ground, far, slack, redis_url, stack, lease)
     finally:
         await stack.aclose()
         await far.stop()
