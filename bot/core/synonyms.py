@@ -1,4 +1,4 @@
-"""Words people try that are no verbs: which working verb comes nearest, by what it means or how it is spelt."""
+"""Words people try that are no verbs: which verb comes nearest, by what it means or how it is spelt."""
 
 from __future__ import annotations
 
