@@ -467,3 +467,28 @@ def test_an_executor_that_failed_for_its_worker_is_no_root() -> None:
     )
     assert outcome.cause is not None
     assert outcome.cause.id == "child-died"
+
+
+def test_lines_of_a_logging_configuration_of_ones_own_are_read() -> None:
+    at = "2026-05-29 23:49:0{} {} 712 "
+    log = (
+        f"{at.format(1, 'INFO')}[api_server.py:3] vLLM API server version 0.5.4\n"
+        f"{at.format(5, 'INFO')}[llm_engine.py:1] Initializing an LLM engine (v0.5.4) with model='m'\n"
+        f"{at.format(9, 'INFO')}[model_runner.py:7] Starting to load model m...\n"
+    )
+    outcome = run(log)
+    assert (outcome.engine, outcome.phase, outcome.unrecognised) == ("vllm", "weights", 0)
+
+
+def test_a_worker_whose_loop_ended_serves_no_more() -> None:
+    stamp = "ERROR 05-29 23:59:01 worker_base.py:1] "
+    outcome = run(
+        VLLM
+        + f"{stamp}Error executing method start_worker_execution_loop. This might cause deadlock in it.\n"
+        f"{stamp}Traceback (most recent call last):\n"
+        f'{stamp}  File "/x/vllm/worker/worker_base.py", line 140, in execute_method\n'
+        f"{stamp}RuntimeError: [gloo/transport/tcp/pair.cc:5] Connection closed by peer [127.0.0.1]:153\n"
+    )
+    assert outcome.state == "failed"
+    assert outcome.cause is not None
+    assert outcome.cause.id == "peer-lost"
