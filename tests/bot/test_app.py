@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bot.app import NOT_AUTHORIZED, App, faults_of_parts, load_engines_of, read_keys
+from bot.clients.leases import Leases
+from bot.clients.redis_link import RedisLink
+from bot.clients.slack import Outbox
+from bot.clients.ssh import Host
 from bot.clients.store import Store
 from bot.core.events import ServiceName
+from bot.ears import Ears
 from bot.errors import ConfigurationInvalid, StoreUnavailable
 from bot.practice.workspace import API_KEY, SERVICE
 from bot.running import STATE
+from bot.startups import Startups
+from bot.tasks import Tasks
 from config.engine_file import FOLDER
 from config.settings import read_settings
 from tests.support.configurations import configure
@@ -19,6 +27,7 @@ from tests.support.practice import Practice, practise
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ENVIRON = {"SLACK_BOT_TOKEN": "xoxb-of-the-bot", "SLACK_APP_TOKEN": "xapp-of-the-app"}
@@ -131,6 +140,39 @@ async def test_a_bot_that_is_stopped_midway_goes_on_where_it_stood_when_it_is_st
         # A new process does not know how much the old one has just sent.
         assert {refusal.error for refusal in second.slack.refusals} <= {"ratelimited"}
         second.slack.refusals.clear()
+
+
+async def test_it_is_stopped_in_reverse_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who still heard by then would begin more; under a lease that is let go nothing can be written."""
+    steps = {
+        "deaf": (Ears, "close"),
+        "operations left": (Startups, "hand_over"),
+        "words sent": (Outbox, "drain"),
+        "leases let go": (Leases, "close"),
+        "tasks ended": (Tasks, "close"),
+        "hosts closed": (Host, "close"),
+        "Redis closed": (RedisLink, "close"),
+    }
+    done: list[str] = []
+    for step, (owner, name) in steps.items():
+        _note_end(monkeypatch, owner, name, partial(done.append, step))
+    async with practise("healthy", speed=200) as practice:
+        root = await practice.begin()
+        await practice.reply(root, "Ranks connected")
+        await practice.app.close()
+    assert list(dict.fromkeys(done)) == list(steps)
+
+
+def _note_end(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, note: Callable[[], None]) -> None:
+    sound = getattr(owner, name)
+
+    async def noted(*words: Any, **options: Any) -> Any:
+        try:
+            return await sound(*words, **options)
+        finally:
+            note()
+
+    monkeypatch.setattr(owner, name, noted)
 
 
 async def test_what_is_under_way_is_followed_again_though_slack_is_away(

@@ -124,9 +124,10 @@ async def test_the_dead_man_s_switch_hears_only_of_a_process_that_is_ready(
         engine.answers["/ping"] = reply(200, b"")
         said, dead_man = Said(), DeadMan(f"{engine.url}/ping")
         pulse = make_pulse(said, systemd, dead_man)
-        said.parts = AWAY
-        pulse.beat()
-        await asyncio.sleep(0)
+        for parts in (AWAY, STUCK):
+            said.parts = parts
+            pulse.beat()
+            assert pulse._ping is None
         said.parts = READY
         pulse.beat()
         await until(lambda: dead_man.counts["answered"] == 1)

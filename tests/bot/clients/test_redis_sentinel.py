@@ -137,6 +137,30 @@ async def test_a_master_that_hangs_is_left_within_the_time(own_sentinels: Sentin
 
 
 @pytest.fixture
+def cut_off(sentinels: SentinelGroup) -> Iterator[Node]:
+    """A sentinel that names what is no master any more."""
+    former = next(node for node in sentinels.servers if node is not sentinels.master())
+    node = Node(free_ports(1)[0], {"bind": LOOPBACK}, "--sentinel")
+    # It asks each ten seconds, and takes as many times as long to believe the answer.
+    node.write(f"sentinel monitor {MASTER} {LOOPBACK} {former.port} 1")
+    try:
+        node.start()
+        yield node
+    finally:
+        node.remove()
+
+
+async def test_a_former_master_answers_nobody_with_what_was(sentinels: SentinelGroup, cut_off: Node) -> None:
+    sentinels.master().line.set("x", 1)
+    link = RedisLink(f"sentinel://{LOOPBACK}:{cut_off.port}/{MASTER}", timeout=1)
+    try:
+        with pytest.raises(StoreUnavailable, match="is no master but b'slave'"):
+            await link.ask(link.redis.get("x"))
+    finally:
+        await link.close()
+
+
+@pytest.fixture
 def alone() -> Iterator[Node]:
     """A server that nobody watches."""
     node = Node(free_ports(1)[0], {"bind": LOOPBACK, "save": '""', "requirepass": "word"})
