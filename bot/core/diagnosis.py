@@ -196,6 +196,8 @@ class Suspects:
             if phase and trace.phase is not PhaseId.READY:  # what a request calls may serve a start too
                 trace.phase = PhaseId(phase)
             trace.role = Role(role) if role else trace.role
+            if trace.announced and trace.suspect is not None:  # the log may end before the exception
+                self._place(self.state.suspects[trace.suspect], trace)
         elif not trace.code and text.strip("^~ "):
             trace.code = text[:LONGEST]
 

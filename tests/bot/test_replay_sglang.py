@@ -83,6 +83,28 @@ def test_the_oldest_name_their_ranks_in_words() -> None:
     assert (outcome.engine, outcome.state, outcome.phase) == ("sglang", "starting", "weights")
 
 
+def test_a_traceback_that_is_cut_tells_how_far_it_came() -> None:
+    outcome = run(
+        f"[{AT}:01 TP3] {TRACE}",
+        '  File "/opt/sglang/srt/managers/scheduler.py", line 3, in run_scheduler_process',
+        "    scheduler = Scheduler(",
+        '  File "/opt/sglang/srt/model_executor/model_runner.py", line 2440, in init_device_graphs',
+    )
+    assert (outcome.state, outcome.phase) == ("failed", "graphs")
+
+
+def test_an_assertion_without_words_is_told_by_its_code() -> None:
+    outcome = run(
+        f"[{AT}:01 TP0] {TRACE}",
+        '  File "/opt/sglang/srt/disaggregation/conn.py", line 80, in register_buffers',
+        "    assert self.layout == 3",
+        "AssertionError",
+    )
+    assert outcome.phase == "server"
+    assert outcome.cause is not None
+    assert "assert self.layout == 3" in outcome.cause.title
+
+
 def test_what_starts_it_may_alone_say_that_it_ended() -> None:
     outcome = run(
         f"{AT}:01,001 - __main__ - INFO - [{AT}:01 TP0] Load weight begin. avail mem=9.00 GB",
