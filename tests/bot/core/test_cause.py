@@ -38,6 +38,7 @@ def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> No
         ),
         ("model-unsupported", "RuntimeError: Unknown gguf model_type: new9"),
         ("model-unsupported", "ValueError: Unknown architecture for AutoModelForCausalLM: KimiForSpeech"),
+        ("ray-worker-died", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low"),
         ("engine-start-timeout", "RuntimeError: DP Coordinator process failed to report ZMQ addresses"),
         ("engine-start-timeout", "TimeoutError: Timed out waiting for engines to send initial message"),
         (
