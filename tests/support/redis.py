@@ -10,15 +10,20 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
+import pytest_asyncio
 
+from bot.clients.redis_link import RedisLink
 from bot.practice.redis import find_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
+
+MakeLink: TypeAlias = Callable[..., RedisLink]
 
 PATIENCE = 60.0  # seconds, for a busy machine
 
@@ -114,3 +119,17 @@ def redis_url(shared_redis: RedisServer) -> str:
 def own_redis() -> Iterator[RedisServer]:
     """A server of this test alone: it may be killed."""
     yield from _serve()
+
+
+@pytest_asyncio.fixture
+async def make_link() -> AsyncIterator[MakeLink]:
+    """Makes links that are closed however the test ends: what a failed one leaves open fails another."""
+    links: list[RedisLink] = []
+
+    def make(url: str, **options: Any) -> RedisLink:
+        links.append(RedisLink(url, **options))
+        return links[-1]
+
+    yield make
+    for link in links:
+        await link.close()

@@ -13,10 +13,11 @@ from redis.crc import key_slot
 from redis.exceptions import RedisClusterException
 from structlog.testing import capture_logs
 
-from bot.clients.redis_link import RedisLink
 from bot.errors import StoreUnavailable
 
 if TYPE_CHECKING:
+    from bot.clients.redis_link import RedisLink
+    from tests.support.redis import MakeLink
     from tests.support.redis_many import RedisCluster
 
 KEY = "kimi:{a}:x"
@@ -26,8 +27,8 @@ INCREASE = "return redis.call('INCR', KEYS[1])"
 BOTH = "return redis.call('INCR', KEYS[1]) + redis.call('INCR', KEYS[2])"
 
 
-async def test_keys_of_all_nodes(redis_cluster: RedisCluster) -> None:
-    link = RedisLink(redis_cluster.url, connections=3)
+async def test_keys_of_all_nodes(redis_cluster: RedisCluster, make_link: MakeLink) -> None:
+    link = make_link(redis_cluster.url, connections=3)
     await asyncio.gather(*(link.run(INCREASE, [f"x{number}"]) for number in range(60)))
     read = await asyncio.gather(*(link.ask(link.redis.get(f"x{number}")) for number in range(60)))
     assert set(read) == {b"1"}
@@ -35,11 +36,12 @@ async def test_keys_of_all_nodes(redis_cluster: RedisCluster) -> None:
     assert await link.ask(link.redis.exists("x1")) == 1
     assert await link.ask(link.redis.delete("x1")) == 1
     assert await link.ask(link.redis.unlink("x1")) == 0
-    await link.close()
 
 
-async def test_what_a_script_wrote_is_on_the_replica_when_it_returns(redis_cluster: RedisCluster) -> None:
-    link = RedisLink(redis_cluster.url)
+async def test_what_a_script_wrote_is_on_the_replica_when_it_returns(
+    redis_cluster: RedisCluster, make_link: MakeLink
+) -> None:
+    link = make_link(redis_cluster.url)
     first = redis_cluster.nodes[0]
     keys = (f"x{number}" for number in range(1000))
     key = next(key for key in keys if redis_cluster.owner(key_slot(key.encode())) is first)
@@ -47,21 +49,23 @@ async def test_what_a_script_wrote_is_on_the_replica_when_it_returns(redis_clust
         before = first.line.info("replication")["master_repl_offset"]
         assert await link.run(INCREASE, [key]) == number
         assert first.line.info("replication")["slave0"]["offset"] > before, "acknowledged"
-    await link.close()
 
 
-async def test_a_master_whose_replica_is_late_is_told_once(redis_cluster: RedisCluster) -> None:
-    link = RedisLink(redis_cluster.url, timeout=20)
+async def test_a_master_whose_replica_is_late_is_told_once(
+    redis_cluster: RedisCluster, make_link: MakeLink
+) -> None:
+    link = make_link(redis_cluster.url, timeout=20)
     with capture_logs() as logs:
         await asyncio.gather(*(link.run(INCREASE, [f"x{number}"]) for number in range(60)))
         for number in range(60):
             await link.run(INCREASE, [f"x{number}"])
     assert [entry["event"] for entry in logs] == ["redis_replica_behind"] * 2, "two have none at all"
-    await link.close()
 
 
-async def test_answers_are_shaped_as_those_of_one_server(redis_cluster: RedisCluster) -> None:
-    link = RedisLink(redis_cluster.url)
+async def test_answers_are_shaped_as_those_of_one_server(
+    redis_cluster: RedisCluster, make_link: MakeLink
+) -> None:
+    link = make_link(redis_cluster.url)
     await link.ask(link.redis.zadd("z", {"a": 1.5}))
     rows = await link.ask(link.redis.zrange("z", 0, -1, withscores=True))
     assert [tuple(row) for row in rows] == [(b"a", 1.5)]
@@ -69,21 +73,21 @@ async def test_answers_are_shaped_as_those_of_one_server(redis_cluster: RedisClu
     assert await link.ask(link.redis.hgetall("h")) == {b"f": b"v"}
     assert await link.ask(link.redis.set("s", "1", nx=True, ex=60)) is True
     assert await link.ask(link.redis.set("s", "2", nx=True, ex=60)) is None
-    await link.close()
 
 
-async def test_a_slot_that_moved_is_followed(redis_cluster: RedisCluster) -> None:
-    link = RedisLink(redis_cluster.url)
+async def test_a_slot_that_moved_is_followed(redis_cluster: RedisCluster, make_link: MakeLink) -> None:
+    link = make_link(redis_cluster.url)
     for number in range(1, 8):
         assert await link.run(INCREASE, [KEY]) == number
         assert await link.ask(link.redis.get(KEY)) == str(number).encode()
         redis_cluster.give(SLOT, redis_cluster.another(redis_cluster.owner(SLOT)))
-    await link.close()
 
 
-async def test_a_slot_on_the_move_is_reached_by_many_at_once(redis_cluster: RedisCluster) -> None:
+async def test_a_slot_on_the_move_is_reached_by_many_at_once(
+    redis_cluster: RedisCluster, make_link: MakeLink
+) -> None:
     """Over several connections to the node that gets it: ASKING must go over the same one as its command."""
-    link = RedisLink(redis_cluster.url)
+    link = make_link(redis_cluster.url)
     source = redis_cluster.owner(SLOT)
     target = redis_cluster.another(source)
     await link.run(INCREASE, [KEY])
@@ -96,11 +100,12 @@ async def test_a_slot_on_the_move_is_reached_by_many_at_once(redis_cluster: Redi
     assert set(read) == {b"31"}
     redis_cluster.close(SLOT, source, target)
     assert await link.run(INCREASE, [KEY]) == 32
-    await link.close()
 
 
-async def test_a_script_over_keys_of_a_torn_slot_waits_until_it_is_whole(redis_cluster: RedisCluster) -> None:
-    link = RedisLink(redis_cluster.url, timeout=20)
+async def test_a_script_over_keys_of_a_torn_slot_waits_until_it_is_whole(
+    redis_cluster: RedisCluster, make_link: MakeLink
+) -> None:
+    link = make_link(redis_cluster.url, timeout=20)
     source = redis_cluster.owner(SLOT)
     target = redis_cluster.another(source)
     await link.run(INCREASE, [KEY])
@@ -113,19 +118,21 @@ async def test_a_script_over_keys_of_a_torn_slot_waits_until_it_is_whole(redis_c
     redis_cluster.close(SLOT, source, target)
     assert await waiting == 3
     assert target.line.get(OTHER) == b"1", "once"
-    await link.close()
 
 
-async def test_a_script_over_two_slots_is_a_fault_of_ours(redis_cluster: RedisCluster) -> None:
-    link = RedisLink(redis_cluster.url)
+async def test_a_script_over_two_slots_is_a_fault_of_ours(
+    redis_cluster: RedisCluster, make_link: MakeLink
+) -> None:
+    link = make_link(redis_cluster.url)
     with pytest.raises(StoreUnavailable, match="same key slot") as caught:
         await link.run(BOTH, ["a", "b"])
     assert isinstance(caught.value.__cause__, RedisClusterException)
-    await link.close()
 
 
-async def test_a_node_that_hangs_holds_up_its_own_slots_alone(redis_cluster: RedisCluster) -> None:
-    link = RedisLink(redis_cluster.url, timeout=1)
+async def test_a_node_that_hangs_holds_up_its_own_slots_alone(
+    redis_cluster: RedisCluster, make_link: MakeLink
+) -> None:
+    link = make_link(redis_cluster.url, timeout=1)
     await asyncio.gather(*(link.run(INCREASE, [f"x{number}"]) for number in range(20)))
     hung = redis_cluster.owner(SLOT)
     names = [f"x{n}" for n in range(20) if redis_cluster.owner(key_slot(f"x{n}".encode())) is not hung]
@@ -135,7 +142,7 @@ async def test_a_node_that_hangs_holds_up_its_own_slots_alone(redis_cluster: Red
             with pytest.raises(StoreUnavailable, match="cluster://127"):
                 await link.run(INCREASE, [KEY])
         assert {await link.run(INCREASE, [name]) for name in names[:3]} == {2}
-        other = RedisLink(redis_cluster.url, timeout=1)
+        other = make_link(redis_cluster.url, timeout=1)
         with pytest.raises(StoreUnavailable):
             await other.describe()
         await other.close()
@@ -149,11 +156,10 @@ async def test_a_node_that_hangs_holds_up_its_own_slots_alone(redis_cluster: Red
                 break
             except StoreUnavailable:
                 pass
-    await link.close()
 
 
-async def test_a_cancellation_is_never_swallowed(redis_cluster: RedisCluster) -> None:
-    link = RedisLink(redis_cluster.url)
+async def test_a_cancellation_is_never_swallowed(redis_cluster: RedisCluster, make_link: MakeLink) -> None:
+    link = make_link(redis_cluster.url)
     for steps in range(0, 60, 3):
         task = asyncio.create_task(_forever(link))
         for _ in range(steps):
@@ -163,7 +169,6 @@ async def test_a_cancellation_is_never_swallowed(redis_cluster: RedisCluster) ->
         assert done, steps
         assert task.cancelled()
     assert await link.run("return ARGV[1]", [KEY], "in step") == b"in step"
-    await link.close()
 
 
 async def _forever(link: RedisLink) -> None:
@@ -171,9 +176,10 @@ async def _forever(link: RedisLink) -> None:
     await asyncio.Event().wait()
 
 
-async def test_one_node_asked_as_if_it_were_alone_is_told(redis_cluster: RedisCluster) -> None:
+async def test_one_node_asked_as_if_it_were_alone_is_told(
+    redis_cluster: RedisCluster, make_link: MakeLink
+) -> None:
     node = redis_cluster.another(redis_cluster.owner(SLOT))
-    link = RedisLink(f"redis://127.0.0.1:{node.port}/0")
+    link = make_link(f"redis://127.0.0.1:{node.port}/0")
     with pytest.raises(StoreUnavailable, match="write cluster://"):
         await link.ask(link.redis.get(KEY))
-    await link.close()

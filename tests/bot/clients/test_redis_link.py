@@ -14,7 +14,7 @@ from bot.clients.redis_link import RedisLink, thread_keys
 from bot.errors import ConfigurationInvalid, StoreUnavailable
 
 if TYPE_CHECKING:
-    from tests.support.redis import RedisServer
+    from tests.support.redis import MakeLink, RedisServer
 
 
 @pytest.mark.parametrize("thread", ["op1", "answer:C1:1.2", "odd}one", "odd{one"])
@@ -39,27 +39,27 @@ def test_a_certificate_that_cannot_be_read_is_named() -> None:
         assert "secret" not in str(caught.value)
 
 
-async def test_redis_gone_is_told_with_its_place() -> None:
-    link = RedisLink("redis://:secret@127.0.0.1:1/0")
+async def test_redis_gone_is_told_with_its_place(make_link: MakeLink) -> None:
+    link = make_link("redis://:secret@127.0.0.1:1/0")
     with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1:1/0"):
         await link.ask(link.redis.get("x"))
-    await link.close()
 
 
-async def test_redis_that_came_back_is_used_again(own_redis: RedisServer) -> None:
-    link = RedisLink(own_redis.url)
+async def test_redis_that_came_back_is_used_again(own_redis: RedisServer, make_link: MakeLink) -> None:
+    link = make_link(own_redis.url)
     await link.ask(link.redis.set("x", "1"))
     await own_redis.restart()
     assert await link.ask(link.redis.get("x")) == b"1"
     assert await link.run("return redis.call('GET', KEYS[1])", ["x"]) == b"1"
     await own_redis.restart()
     assert await link.run("return redis.call('GET', KEYS[1])", ["x"]) == b"1"
-    await link.close()
 
 
 @pytest.mark.looptime
-async def test_who_waits_for_a_turn_gives_up_in_time_and_nothing_of_the_command_is_begun() -> None:
-    link = RedisLink("redis://127.0.0.1:1/0", connections=1, timeout=0.3)  # what is asked goes nowhere
+async def test_who_waits_for_a_turn_gives_up_in_time_and_nothing_of_the_command_is_begun(
+    make_link: MakeLink,
+) -> None:
+    link = make_link("redis://127.0.0.1:1/0", connections=1, timeout=0.3)  # what is asked goes nowhere
     begun = asyncio.Event()
 
     async def hold() -> bool:
@@ -81,11 +81,12 @@ async def test_who_waits_for_a_turn_gives_up_in_time_and_nothing_of_the_command_
     with pytest.raises(StoreUnavailable):
         await holding[1]  # its turn came, and there was no time left
     assert await link.ask(hold())
-    await link.close()
 
 
-async def test_what_an_acknowledgement_waits_for_stands_behind_nobody(redis_url: str) -> None:
-    link = RedisLink(redis_url, connections=1)
+async def test_what_an_acknowledgement_waits_for_stands_behind_nobody(
+    redis_url: str, make_link: MakeLink
+) -> None:
+    link = make_link(redis_url, connections=1)
     release = asyncio.Event()
     holding = [asyncio.create_task(link.ask(release.wait())) for _ in range(50)]
     await asyncio.sleep(0)
@@ -93,19 +94,17 @@ async def test_what_an_acknowledgement_waits_for_stands_behind_nobody(redis_url:
     assert not any(task.done() for task in holding)
     release.set()
     await asyncio.gather(*holding)
-    await link.close()
 
 
-async def test_hundreds_at_once_all_have_their_turn(redis_url: str) -> None:
-    link = RedisLink(redis_url, connections=2)
+async def test_hundreds_at_once_all_have_their_turn(redis_url: str, make_link: MakeLink) -> None:
+    link = make_link(redis_url, connections=2)
     assert all(await asyncio.gather(*(link.ask(link.redis.ping()) for _ in range(500))))
     assert len(link.redis.connection_pool._available_connections) == 2
-    await link.close()
 
 
-async def test_a_cancellation_is_never_swallowed(redis_url: str) -> None:
+async def test_a_cancellation_is_never_swallowed(redis_url: str, make_link: MakeLink) -> None:
     """Cancelled just as redis-py has sent the command, its `wait_for` returns as if nothing had happened."""
-    link = RedisLink(redis_url)
+    link = make_link(redis_url)
     for steps in range(40):
         task = asyncio.create_task(_forever(link))
         for _ in range(steps):
@@ -114,12 +113,11 @@ async def test_a_cancellation_is_never_swallowed(redis_url: str) -> None:
         done, _ = await asyncio.wait([task], timeout=60)
         assert done, steps
         assert task.cancelled()
-    await link.close()
 
 
-async def test_a_cancellation_beside_an_error_is_never_swallowed() -> None:
+async def test_a_cancellation_beside_an_error_is_never_swallowed(make_link: MakeLink) -> None:
     """The cancellation was taken for a result, and then the answer failed: it is a cancellation still."""
-    link = RedisLink("redis://127.0.0.1:1/0")
+    link = make_link("redis://127.0.0.1:1/0")
 
     async def command() -> None:
         task = asyncio.current_task()
@@ -132,11 +130,12 @@ async def test_a_cancellation_beside_an_error_is_never_swallowed() -> None:
     task = asyncio.create_task(link.ask(command()))
     await asyncio.wait([task])
     assert task.cancelled()
-    await link.close()
 
 
-async def test_a_server_that_hangs_is_left_within_the_time(own_redis: RedisServer) -> None:
-    link = RedisLink(own_redis.url, timeout=0.3)
+async def test_a_server_that_hangs_is_left_within_the_time(
+    own_redis: RedisServer, make_link: MakeLink
+) -> None:
+    link = make_link(own_redis.url, timeout=0.3)
     await link.ask(link.redis.set("x", "1"))
     assert await link.describe() == "answers"
     with own_redis.paused():
@@ -144,7 +143,6 @@ async def test_a_server_that_hangs_is_left_within_the_time(own_redis: RedisServe
             with pytest.raises(StoreUnavailable, match="unix://"):
                 await link.run("return redis.call('GET', KEYS[1])", ["x"])
     assert await link.run("return redis.call('GET', KEYS[1])", ["x"]) == b"1"
-    await link.close()
 
 
 async def _forever(link: RedisLink) -> None:
@@ -152,11 +150,10 @@ async def _forever(link: RedisLink) -> None:
     await asyncio.Event().wait()
 
 
-async def test_an_unreadable_record_is_set_aside(redis_url: str) -> None:
-    link = RedisLink(redis_url)
+async def test_an_unreadable_record_is_set_aside(redis_url: str, make_link: MakeLink) -> None:
+    link = make_link(redis_url)
     await link.ask(link.redis.set("kimi:x", b"rubbish\xff"))
     assert await link.read(Operation, "kimi:x") is None
     assert await link.ask(link.redis.get("kimi:x")) is None
     (aside,) = await link.unreadable()
     assert (aside.key, aside.raw) == ("kimi:x", "rubbish\\xff")
-    await link.close()

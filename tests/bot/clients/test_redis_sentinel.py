@@ -31,12 +31,16 @@ if TYPE_CHECKING:
 
     from structlog.typing import EventDict
 
+    from tests.support.redis import MakeLink
+
 INCREASE = "return redis.call('INCR', KEYS[1])"
 READ = "return redis.call('GET', KEYS[1])"
 
 
-async def test_what_a_script_wrote_is_on_the_replica_when_it_returns(sentinels: SentinelGroup) -> None:
-    link = RedisLink(sentinels.url)
+async def test_what_a_script_wrote_is_on_the_replica_when_it_returns(
+    sentinels: SentinelGroup, make_link: MakeLink
+) -> None:
+    link = make_link(sentinels.url)
     master = sentinels.master()
     replica = next(node for node in sentinels.servers if node is not master)
     for number in range(1, 20):
@@ -44,11 +48,10 @@ async def test_what_a_script_wrote_is_on_the_replica_when_it_returns(sentinels: 
         assert await link.run(INCREASE, ["x"]) == number
         assert master.line.info("replication")["slave0"]["offset"] > before, "acknowledged"
         assert replica.line.get("x") == str(number).encode()
-    await link.close()
 
 
-async def test_where_no_replica_answers_work_goes_on(sentinels: SentinelGroup) -> None:
-    link = RedisLink(sentinels.url, timeout=20)
+async def test_where_no_replica_answers_work_goes_on(sentinels: SentinelGroup, make_link: MakeLink) -> None:
+    link = make_link(sentinels.url, timeout=20)
     replica = next(node for node in sentinels.servers if node is not sentinels.master())
     os.kill(replica.process.pid, signal.SIGSTOP)
     try:
@@ -60,7 +63,6 @@ async def test_where_no_replica_answers_work_goes_on(sentinels: SentinelGroup) -
         os.kill(replica.process.pid, signal.SIGCONT)
     with capture_logs() as logs:
         await until(lambda: _caught_up(link, logs))
-    await link.close()
 
 
 async def _caught_up(link: RedisLink, logs: Sequence[EventDict]) -> bool:
@@ -68,11 +70,10 @@ async def _caught_up(link: RedisLink, logs: Sequence[EventDict]) -> bool:
     return "redis_replica_caught_up" in [entry["event"] for entry in logs]
 
 
-async def test_more_at_once_than_there_are_connections(sentinels: SentinelGroup) -> None:
-    link = RedisLink(sentinels.url, connections=3)
+async def test_more_at_once_than_there_are_connections(sentinels: SentinelGroup, make_link: MakeLink) -> None:
+    link = make_link(sentinels.url, connections=3)
     await asyncio.gather(*(link.run(INCREASE, ["x"]) for _ in range(50)))
     assert set(await asyncio.gather(*(link.ask(link.redis.get("x")) for _ in range(50)))) == {b"50"}
-    await link.close()
 
 
 async def test_no_sentinel_is_forgotten_when_many_look_at_once(sentinels: SentinelGroup) -> None:
@@ -86,8 +87,8 @@ async def test_no_sentinel_is_forgotten_when_many_look_at_once(sentinels: Sentin
     await client.aclose()
 
 
-async def test_a_cancellation_is_never_swallowed(sentinels: SentinelGroup) -> None:
-    link = RedisLink(sentinels.url)
+async def test_a_cancellation_is_never_swallowed(sentinels: SentinelGroup, make_link: MakeLink) -> None:
+    link = make_link(sentinels.url)
     for steps in range(0, 60, 3):
         task = asyncio.create_task(_forever(link))
         for _ in range(steps):
@@ -97,7 +98,6 @@ async def test_a_cancellation_is_never_swallowed(sentinels: SentinelGroup) -> No
         assert done, steps
         assert task.cancelled()
     assert await link.run("return ARGV[1]", ["x"], "in step") == b"in step"
-    await link.close()
 
 
 async def _forever(link: RedisLink) -> None:
@@ -105,9 +105,11 @@ async def _forever(link: RedisLink) -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_connection_to_a_former_master_is_left(own_sentinels: SentinelGroup) -> None:
+async def test_a_connection_to_a_former_master_is_left(
+    own_sentinels: SentinelGroup, make_link: MakeLink
+) -> None:
     """It takes writes until it is told that it is master no more; those must not be lost."""
-    link = RedisLink(own_sentinels.url, timeout=20)
+    link = make_link(own_sentinels.url, timeout=20)
     former = own_sentinels.master()
     await link.run(INCREASE, ["x"])
     own_sentinels.sentinels[0].line.execute_command("SENTINEL", "FAILOVER", MASTER)
@@ -115,11 +117,12 @@ async def test_a_connection_to_a_former_master_is_left(own_sentinels: SentinelGr
     assert await link.run(INCREASE, ["x"]) == 2
     assert new.line.get("x") == b"2"
     assert f"master 127.0.0.1:{new.port}" in await link.describe()
-    await link.close()
 
 
-async def test_a_master_that_hangs_is_left_within_the_time(own_sentinels: SentinelGroup) -> None:
-    link = RedisLink(own_sentinels.url, timeout=2)
+async def test_a_master_that_hangs_is_left_within_the_time(
+    own_sentinels: SentinelGroup, make_link: MakeLink
+) -> None:
+    link = make_link(own_sentinels.url, timeout=2)
     await asyncio.gather(*(link.run(INCREASE, ["x"]) for _ in range(8)))  # several connections stand
     former = own_sentinels.master()
     os.kill(former.process.pid, signal.SIGSTOP)
@@ -133,7 +136,6 @@ async def test_a_master_that_hangs_is_left_within_the_time(own_sentinels: Sentin
             told.append(str(error))
     assert all("sentinel://" in words for words in told)
     assert own_sentinels.master() is not former
-    await link.close()
 
 
 @pytest.fixture
