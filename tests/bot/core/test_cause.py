@@ -84,6 +84,7 @@ def test_each_known_failure_is_named_by_its_line(expected: str, line: str) -> No
             "kernel-build",
             "subprocess.CalledProcessError: Command '/opt/triton/bin/ptxas -v --gpu-name=sm_120 x' returned",
         ),
+        ("pool-leak", "AssertionError: dec_lock_ref on node with node.full_lock_ref=0, node.id=7"),
         ("gpu-out-of-memory", "enqueue.cc:9 NCCL WARN Cuda failure 2 'out of memory'"),
         ("child-died", "Child process unexpectedly failed with an exit code 256. pid=77"),
         ("child-killed", "Child process unexpectedly failed with an exit code 9. pid=77"),
