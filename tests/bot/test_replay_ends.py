@@ -58,6 +58,10 @@ def test_death_without_a_traceback_is_failure(end: str) -> None:
             "rocm",
         ),
         (
+            "rocBLAS error: Cannot read /opt/rocm/lib/TensileLibrary.dat: for GPU arch : gfx1",
+            "gpu-unsupported",
+        ),
+        (
             "[rank1]:[E529 ProcessGroupNCCL.cpp:1] Process group watchdog thread terminated with exception: ",
             "nccl-timeout",
         ),
