@@ -11,12 +11,12 @@ from bot.__main__ import MANIFEST
 from bot.check import SCOPES, check, judge_scopes
 from bot.check_rows import Finding
 from bot.clients.records import Parked
-from bot.clients.store import Store
 from tests.support.checking import TOML, bench
 from tests.support.commands import kimi, write_configuration
 from tests.support.outgoing import BEGAN, root
 
 if TYPE_CHECKING:
+    from tests.support.redis import OpenStore
     from tests.support.redis_many import RedisCluster, SentinelGroup
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "kimi.example.toml"
@@ -80,8 +80,10 @@ async def test_a_webhook_wants_its_secret_as_run_does(tmp_path: Path, redis_url:
         assert await made.wrong() == {}
 
 
-async def test_what_slack_has_refused_is_shown_the_newest_first(tmp_path: Path, redis_url: str) -> None:
-    store = await Store.open(redis_url)
+async def test_what_slack_has_refused_is_shown_the_newest_first(
+    tmp_path: Path, redis_url: str, open_store: OpenStore
+) -> None:
+    store = await open_store(redis_url)
     for number in range(7):
         name = f"op{number}"
         message = root(f"restarting\nfor the {number}. time", thread=name)
@@ -91,7 +93,6 @@ async def test_what_slack_has_refused_is_shown_the_newest_first(tmp_path: Path, 
         claim = await store.queue.claim(name, "me", 60)
         assert claim is not None
         await store.queue.park(claim, "me", parked)
-    await store.close()
     async with bench(tmp_path, redis_url) as made:
         told = {name: found for name, found in (await made.check()).items() if "undelivered" in name}
         assert all(found.good for found in told.values())

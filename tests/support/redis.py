@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,12 +18,14 @@ import pytest
 import pytest_asyncio
 
 from bot.clients.redis_link import RedisLink
+from bot.clients.store import Store
 from bot.practice.redis import find_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 MakeLink: TypeAlias = Callable[..., RedisLink]
+OpenStore: TypeAlias = Callable[..., Awaitable[Store]]
 
 PATIENCE = 60.0  # seconds, for a busy machine
 
@@ -133,3 +135,17 @@ async def make_link() -> AsyncIterator[MakeLink]:
     yield make
     for link in links:
         await link.close()
+
+
+@pytest_asyncio.fixture
+async def open_store() -> AsyncIterator[OpenStore]:
+    """Opens stores that are closed however the test ends."""
+    stores: list[Store] = []
+
+    async def opened(url: str, **options: Any) -> Store:
+        stores.append(await Store.open(url, **options))
+        return stores[-1]
+
+    yield opened
+    for store in stores:
+        await store.close()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from bot.practice.slack import PracticeSlack
     from bot.practice.slack_faults import Fault
-    from tests.support.redis import RedisServer
+    from tests.support.redis import OpenStore, RedisServer
 
 T = TypeVar("T")
 POST = "chat.postMessage"
@@ -60,13 +60,12 @@ async def test_what_this_process_queues_goes_out_at_once(stage: Stage) -> None:
     assert stage.thread() == ["restarting", "reply 1"]
 
 
-async def test_what_another_process_queued_is_found(stage: Stage) -> None:
-    other = await Store.open(f"unix://{stage.store.link.place.removeprefix('unix://')}")
+async def test_what_another_process_queued_is_found(stage: Stage, open_store: OpenStore) -> None:
+    other = await open_store(f"unix://{stage.store.link.place.removeprefix('unix://')}")
     async with stage.outbox() as outbox:
         await other.enqueue([root(), reply(1)])
         assert await outbox.drain(PATIENCE)
     assert stage.thread() == ["restarting", "reply 1"]
-    await other.close()
 
 
 async def test_killed_between_acceptance_and_record(stage: Stage) -> None:
@@ -346,8 +345,8 @@ async def test_messages_of_a_channel_are_spaced(stage: Stage) -> None:
         assert last - first > 0.08
 
 
-async def test_slack_gone_and_back(redis_url: str) -> None:
-    store = await Store.open(redis_url)
+async def test_slack_gone_and_back(redis_url: str, open_store: OpenStore) -> None:
+    store = await open_store(redis_url)
     async with open_slack() as gone:
         await gone.stop()
         stage = Stage(gone, store)
@@ -357,7 +356,6 @@ async def test_slack_gone_and_back(redis_url: str) -> None:
             await gone.start(int(gone.url.rpartition(":")[2]))
             assert await outbox.drain(PATIENCE)
         assert stage.thread() == ["restarting", "reply 1"]
-    await store.close()
 
 
 def events(logs: Sequence[EventDict]) -> list[str]:

@@ -18,7 +18,7 @@ from tests.support.outgoing import BEGAN, CHANNEL, SERVICE, edit, holder, operat
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.support.redis import RedisServer
+    from tests.support.redis import OpenStore, RedisServer
 
 CLOSED: dict[str, Any] = {"closed": BEGAN + timedelta(minutes=7), "verdict": "healthy"}
 
@@ -140,21 +140,19 @@ async def test_an_unreadable_operation_is_set_aside_and_told(store: Store) -> No
     assert aside.raw == '{"schema_version": 9}'
 
 
-async def test_everything_survives_a_killed_redis(own_redis: RedisServer) -> None:
-    store = await Store.open(own_redis.url)
+async def test_everything_survives_a_killed_redis(own_redis: RedisServer, open_store: OpenStore) -> None:
+    store = await open_store(own_redis.url)
     await store.take(holder())
     await store.save(operation(), [root(), upload(1)], {"op1:1": b"log"})
     await own_redis.restart()
     assert await store.holder(SERVICE) is not None
     assert await store.open_operations() == [operation()]
     assert await store.queue.file(upload(1)) == b"log"
-    await store.close()
 
 
-async def test_redis_gone_is_store_unavailable(own_redis: RedisServer) -> None:
-    store = await Store.open(own_redis.url)
+async def test_redis_gone_is_store_unavailable(own_redis: RedisServer, open_store: OpenStore) -> None:
+    store = await open_store(own_redis.url)
     own_redis.kill()
     for asked in (store.take(holder()), store.save(operation(), [root()]), store.open_operations()):
         with pytest.raises(StoreUnavailable):
             await asked
-    await store.close()

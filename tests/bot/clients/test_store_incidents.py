@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bot.clients.leases import Lease
+    from tests.support.redis import OpenStore
 
 NAME = IncidentId("0123abcd" * 4)
 NOW = datetime.now(UTC)
@@ -71,15 +72,16 @@ async def test_it_begins_once_with_its_root(store: Store) -> None:
     assert await store.operation_at(ChannelId("C1"), root(thread=NAME).thread_ts or "") is None  # type: ignore[arg-type]
 
 
-async def test_state_and_messages_come_together_or_not_at_all(store: Store, redis_url: str) -> None:
+async def test_state_and_messages_come_together_or_not_at_all(
+    store: Store, redis_url: str, open_store: OpenStore
+) -> None:
     incidents, lease = await begin(store)
     await incidents.save(record(headline="two"), [reply(1, thread=NAME)], lease=lease)
     await store.leases.let_go(lease)
-    other = await Store.open(redis_url, owner="other", lease_seconds=60)
+    other = await open_store(redis_url, owner="other", lease_seconds=60)
     await claim(other)
     with pytest.raises(OwnershipLost):
         await incidents.save(record(headline="three"), [reply(2, thread=NAME)], lease=lease)
-    await other.close()
     assert await incidents.read(NAME) == record(headline="two")
     assert len(await store.waiting(NAME)) == 2
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from bot.clients.leases import Lease
+    from tests.support.redis import OpenStore
     from tests.support.redis_many import RedisCluster, SentinelGroup
 
 NOW = datetime.now(UTC)
@@ -127,10 +128,10 @@ async def saved(store: Store, lease: Lease) -> bool:
     return True
 
 
-async def test_a_lease_outlives_a_fail_over(own_sentinels: SentinelGroup) -> None:
+async def test_a_lease_outlives_a_fail_over(own_sentinels: SentinelGroup, open_store: OpenStore) -> None:
     """The number is on the replica before anything is written with it."""
-    store = await Store.open(own_sentinels.url, owner="owner", lease_seconds=60)
-    other = await Store.open(own_sentinels.url, owner="other", lease_seconds=60)
+    store = await open_store(own_sentinels.url, owner="owner", lease_seconds=60)
+    other = await open_store(own_sentinels.url, owner="other", lease_seconds=60)
     lease = await store.leases.claim("op1")
     assert lease is not None
     await store.save(operation(), [root()], lease=lease)
@@ -154,5 +155,3 @@ async def test_a_lease_outlives_a_fail_over(own_sentinels: SentinelGroup) -> Non
     found = await other.operation(OperationId("op1"))
     assert found is not None
     assert (found.headline, found.began) == ("after", BEGAN)
-    for each in (store, other):
-        await each.close()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bot.clients.leases import Lease
+    from tests.support.redis import OpenStore
 
 HOST, SERVICE = HostName("llm-two"), ServiceName("kimi-k2.5")
 WATCHED = Watched(state='{"standing": "serving"}', owed=(Owed(id="o1", kind="TellStopped", body="{}"),))
@@ -54,14 +55,15 @@ async def test_what_is_watched_stands_there_for_a_while(store: Store) -> None:
     assert 0 < await store.link.ask(store.link.redis.ttl(key)) <= MARK_FOR
 
 
-async def test_without_the_lease_nothing_is_written(store: Store, redis_url: str) -> None:
+async def test_without_the_lease_nothing_is_written(
+    store: Store, redis_url: str, open_store: OpenStore
+) -> None:
     watches, lease = Watches(store.link), await claim(store)
     await store.leases.let_go(lease)
-    other = await Store.open(redis_url, owner="other", lease_seconds=60)
+    other = await open_store(redis_url, owner="other", lease_seconds=60)
     await claim(other)
     with pytest.raises(OwnershipLost):
         await watches.write(lease, SERVICE, WATCHED)
-    await other.close()
     assert await watches.read(HOST, SERVICE) is None
 
 
@@ -110,16 +112,17 @@ async def test_a_save_that_comes_late_undoes_nothing(store: Store, monkeypatch: 
     assert await watches.words(HOST) == [word]
 
 
-async def test_the_numbers_of_saves_are_those_of_one_owner(store: Store, redis_url: str) -> None:
+async def test_the_numbers_of_saves_are_those_of_one_owner(
+    store: Store, redis_url: str, open_store: OpenStore
+) -> None:
     """The clock of the next one may be behind."""
     watches, lease = Watches(store.link), await claim(store)
     await watches.write(lease, SERVICE, Watched(state="{}"))
     await store.leases.let_go(lease)
-    other = await Store.open(redis_url, owner="other", lease_seconds=60)
+    other = await open_store(redis_url, owner="other", lease_seconds=60)
     theirs = Watches(other.link)
     theirs._saves = itertools.count(1)
     await theirs.write(await claim(other), SERVICE, WATCHED)
-    await other.close()
     assert await watches.read(HOST, SERVICE) == WATCHED
 
 
