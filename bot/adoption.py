@@ -74,7 +74,9 @@ def restore(ground: Ground, operation: Operation, *, lease: Lease) -> Running:
     for member, link in links.items():
         restore_places(link, operation.positions)
         known = state.members[member]
-        link.invocation = known.invocation if link.position is None else None
+        # A watch that was just written down has read nothing yet: from the beginning, not from now on.
+        followed = known.invocation or plan.follows.get(member)
+        link.invocation, link.boot = (followed if link.position is None else None), known.boot
         link.lost = known.lost is not None  # else nobody would tell that it can be seen again
     startup = Startup(plan, ground.engines[operation.service], state)
     return Running.make(ground, operation, startup, links=links, lease=lease)

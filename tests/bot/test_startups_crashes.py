@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from bot.adoption import NOT_BEGUN
 from bot.baselines import USUAL
 from bot.core.events import ServiceName, Verb
+from bot.core.journal import Position
 from bot.core.startup import Startup
 from bot.errors import HostUnreachable, StoreUnavailable
 from bot.startups import Startups
@@ -20,6 +21,7 @@ from tests.support.carriers import (
     DEAD,
     MEMBER,
     NEW,
+    OLD,
     RUNNING,
     SERVICE,
     UNIT,
@@ -164,6 +166,32 @@ async def test_a_watch_is_taken_up_however_long_the_process_was_away() -> None:
         stage.probe.answer = UP
         assert (await stage.closed(running)).verdict == "healthy"
     assert stage.host.orders == []
+
+
+async def test_a_watch_whose_process_died_before_it_read_a_line_reads_them_all() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin(Verb.WATCH)
+        record = running.ledger.record  # as it was written down at first
+        await stage.until(lambda: stage.host.follows)
+        await stage.crash()
+        stage.store.operations[record.operation] = record
+        assert await stage.startups.adopt() == 1
+        await stage.until(lambda: len(stage.host.follows) == 2)
+    assert stage.host.follows == [(None, OLD)] * 2
+
+
+async def test_a_watch_whose_host_booted_anew_meanwhile_reads_the_start_that_comes() -> None:
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin(Verb.WATCH)
+        await asyncio.sleep(6)
+        assert not running.operation.positions, "no line yet"
+        await stage.crash()
+        stage.host.boot = "another-boot"
+        assert await stage.startups.adopt() == 1
+        await stage.until(lambda: len(stage.host.follows) == 2)
+    assert stage.host.follows == [(None, OLD), (Position(None), None)]
 
 
 async def test_a_watch_that_died_amid_its_smoke_test_asks_for_it_anew(
