@@ -73,7 +73,7 @@ async def _listen(stage: PracticeStage) -> None:
 async def _linger(stage: PracticeStage) -> None:
     """Real time that no haste makes up for."""
     await asyncio.sleep(0.2)
-    stage._due = None
+    stage._at = None
 
 
 BRIEF = Scenario("brief", "a start without a wait", (_brief,))

@@ -95,18 +95,20 @@ class Stage:
         self._stray = stray
         self._clock = clock
         self._cgroup = cgroup
-        self._due: datetime | None = None
+        self._at: datetime | None = None
 
     # -- time ----------------------------------------------------------------------------------
 
     @property
     def now(self) -> datetime:
-        return self._clock.now()
+        """Where the script stands: a machine that is late lets no phase last longer or shorter."""
+        if self._at is None:
+            self._at = self._clock.now()
+        return self._at
 
     async def wait(self, seconds: float) -> None:
         """Told seconds. What the machine loses on the way is made up for by the next wait."""
-        self._due = (self._due or self._clock.now()) + timedelta(seconds=seconds * self.stretch)
-        await self._until(self._due)
+        await self._until(self.now + timedelta(seconds=seconds * self.stretch))
 
     async def together(self, *branches: Awaitable[None]) -> None:
         """Branches beside each other; the first that dies takes the others with it."""
@@ -117,7 +119,6 @@ class Stage:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        self._due = None
 
     async def forever(self) -> NoReturn:
         await asyncio.Event().wait()
@@ -125,12 +126,13 @@ class Stage:
 
     async def _until(self, due: datetime) -> None:
         await asyncio.sleep(max(0.0, self._clock.real(due - self._clock.now())))
+        self._at = due
 
     # -- speech --------------------------------------------------------------------------------
 
     def say(self, rank: int | None, text: str) -> None:
         """A record with the engine's prefix."""
-        self.raw(rank, log.stamp(self._clock.now(), rank) + text + "\n")
+        self.raw(rank, log.stamp(self.now, rank) + text + "\n")
 
     def say_all(self, text: str) -> None:
         for rank in self.ranks:
@@ -144,29 +146,27 @@ class Stage:
         """Bytes as they are, from that rank's process."""
         pid = self.process.pid if rank is MAIN else self.pids[rank]
         comm = "python" if rank is MAIN else f"sglang::scheduler_TP{rank}"
-        self.process.write(text.encode(), pid=pid, comm=comm)
+        self.process.write(text.encode(), pid=pid, comm=comm, at=self.now)
 
     async def each(self, seconds: Mapping[int, float], text: Callable[[float], str]) -> None:
         """Each rank says its line when its time has come; `text` gets the seconds it took."""
-        began = self._clock.now()
+        began = self.now
         for rank, told in sorted(seconds.items(), key=lambda item: item[1]):
             took = told * self.stretch
-            self._due = began + timedelta(seconds=took)
-            await self._until(self._due)
+            await self._until(began + timedelta(seconds=took))
             self.say(rank, text(took))
 
     async def bar(
         self, total: int, seconds: float, draw: Callable[[int, float], str], *, until: int | None = None
     ) -> None:
         """A bar drawn by rank 0, unevenly; `until` stops it there."""
-        began = self._clock.now()
+        began = self.now
         shares = [_WEIGHTS[index % len(_WEIGHTS)] for index in range(total)]
         pace = seconds * self.stretch / sum(shares)
         self.raw(0, draw(0, 0.0))
         for done in range(1, (total if until is None else until) + 1):
             elapsed = pace * sum(shares[:done])
-            self._due = began + timedelta(seconds=elapsed)
-            await self._until(self._due)
+            await self._until(began + timedelta(seconds=elapsed))
             self.raw(0, draw(done, elapsed))
         if until is None:
             self.raw(0, "\n")
@@ -194,8 +194,13 @@ class Stage:
             await self.engine.open(pid=self.process.pid, cgroup=self._cgroup)
         except OSError:
             return False
-        self.engine.on_access = lambda line: self.say(MAIN, line)
+        self.engine.on_access = self._note_access
         return True
+
+    def _note_access(self, line: str) -> None:
+        """Whoever asks comes when he likes, not where the script stands."""
+        text = log.stamp(self._clock.now(), MAIN) + line + "\n"
+        self.process.write(text.encode(), pid=self.process.pid, comm="python", at=self._clock.now())
 
     async def occupy_port(self) -> None:
         """A stray process of an earlier run takes the port, and answers as if all were well."""
@@ -211,13 +216,13 @@ class Stage:
         self.draining = True
         await self.process.terminated.wait()
         self.engine.status = ServerStatus.STOPPING
-        self._due = None
+        self._at = None
 
     async def first_request(self) -> None:
         """Until somebody wants a completion; that one will get no answer."""
         self.engine.dying = True
         await self.engine.requested.wait()
-        self._due = None
+        self._at = None
 
     # -- the kernel ----------------------------------------------------------------------------
 

@@ -79,6 +79,17 @@ async def test_a_wait_makes_up_for_what_was_lost_before() -> None:
     assert scene.passed == pytest.approx(6)
 
 
+async def test_a_machine_that_is_late_changes_no_time_that_is_told() -> None:
+    """Else a phase of seven seconds were over in the moment it began, and too short to be told."""
+    scene = Scene()
+    scene.stage.say(MAIN, "begin")
+    await asyncio.sleep(20)
+    await scene.stage.wait(7)
+    scene.stage.say(MAIN, "end")
+    began, ended = (entry.realtime for entry in scene.journal.entries)
+    assert ended - began == pytest.approx(7_000_000)
+
+
 async def test_each_rank_in_its_own_time() -> None:
     scene = Scene()
     await scene.stage.each({0: 5, 1: 2, 3: 9}, lambda took: f"after {took:.0f}")
