@@ -201,7 +201,7 @@ class _Reading:
         if state == "failed":
             suspect = start.suspects.root()
             if suspect is not None and not start.stopping:
-                phase, role = suspect.phase, suspect.role
+                phase, role = start.suspects.place(suspect)
             cause = self._cause()
         return Outcome(
             engine=self._engine.name,

@@ -18,7 +18,7 @@ from bot.core.cause import Cause, explain, name_cause
 from bot.core.events import PhaseId, Rank, Role
 from bot.core.findings import ONLY_NOISE, FailureSaid, Finding, NoiseRead, PhaseBegan, ReadySaid
 from bot.core.ranks import Said, read_parts
-from bot.core.root import find_root, lasting, tell_all, tell_another
+from bot.core.root import find_root, lasting, place_of, tell_all, tell_another
 from bot.core.suspect import LONGEST, MOST_LINES, TRACEBACK, Suspect, SuspectsState, Trace, take_further
 
 if TYPE_CHECKING:
@@ -338,6 +338,9 @@ class Suspects:
     def root(self) -> Suspect | None:
         return find_root(self.state.suspects, engine=self._name)
 
+    def place(self, root: Suspect) -> tuple[PhaseId, Role]:
+        return place_of(self.state.suspects, root)
+
     def cause(self, *, said: Sequence[str] = (), ranks: Sequence[Rank] = ()) -> Cause | None:
         """`said`: systemd's own lines about the end, for where the log has only what follows from it.
 
@@ -346,7 +349,7 @@ class Suspects:
         suspect = self.root()
         if suspect is None:
             return None
-        where, engine = (suspect.rank, suspect.phase, suspect.role), self._name
+        where, engine = (suspect.rank, *self.place(suspect)), self._name
         if suspect.secondary:
             evidence = (*tell_all(self.state.suspects), *said)
             return name_cause(evidence, where=where, engine=engine, whole=True)

@@ -13,7 +13,7 @@ from bot.core.suspect import MOST_LINES, TRACEBACK, repeats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bot.core.events import Rank
+    from bot.core.events import Rank, Role
     from bot.core.suspect import Suspect
 
 _ORDER = list(PhaseId)
@@ -34,6 +34,15 @@ def find_root(suspects: Sequence[Suspect], *, engine: str | None = None) -> Susp
     lost = [each for each in ends if left and any(TRACEBACK in line for line in each.lines[1:])]
     root = next(iter(told or spoken or lost or left or _near(own[-1:], ends) or ends or present), None)
     return root if root is None else _look_behind(suspects, root, engine=engine)
+
+
+def place_of(suspects: Sequence[Suspect], root: Suspect) -> tuple[PhaseId, Role]:
+    """Where it failed: what itself names no place takes that of the end it led to."""
+    if root.phase is PhaseId.PROCESS and not root.fatal:
+        for each in suspects:
+            if each.fatal and each.phase is not PhaseId.PROCESS:
+                return each.phase, each.role
+    return root.phase, root.role
 
 
 def _near(survived: list[Suspect], ends: list[Suspect]) -> list[Suspect]:

@@ -93,6 +93,24 @@ def test_a_traceback_that_is_cut_tells_how_far_it_came() -> None:
     assert (outcome.state, outcome.phase) == ("failed", "graphs")
 
 
+def test_what_names_no_place_takes_that_of_the_end_it_led_to() -> None:
+    outcome = run(
+        "kimi-1:77:77 [3] os/linux.cc:200 NCCL WARN connect to 10.0.0.4<5> returned Connection refused",
+        f"[{AT}:01 TP11] {TRACE}",
+        '  File "/opt/sglang/srt/model_executor/model_runner.py", line 9, in init_torch_distributed',
+        "    initialize_model_parallel(",
+        "RuntimeError: NCCL error: remote process exited or there was a network error",
+    )
+    assert outcome.phase == "distributed"
+    assert outcome.cause is not None
+    assert outcome.cause.phase == "distributed"
+
+
+def test_a_transfer_that_failed_was_one_of_a_server() -> None:
+    failed = f"[{AT}:01 TP3] Decode transfer failed for request rank=3 with exception KVTransferError(7): no"
+    assert run(failed, f"[{AT}:01] max_new_tokens=9").state == "ready"
+
+
 def test_an_assertion_without_words_is_told_by_its_code() -> None:
     outcome = run(
         f"[{AT}:01 TP0] {TRACE}",
