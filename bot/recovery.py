@@ -135,6 +135,13 @@ class Recovery:
 
     async def _search_and_take_up(self) -> None:
         self._searched = True  # unless something says otherwise meanwhile
+        try:
+            await self._take_up_lost()
+        except BaseException:
+            self._searched = False  # what was found is not taken up yet
+            raise
+
+    async def _take_up_lost(self) -> None:
         found, lost = await self._search()
         if self._lived or (self._blank and found) or lost:
             await self._announce()

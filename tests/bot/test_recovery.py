@@ -7,11 +7,14 @@ that does not let us look.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from bot.core.emptied import BARRED, KEPT, TAKEN_UP
 from bot.core.events import UserId, Verb
 from bot.core.request import Busy, Declined, Request
+from bot.errors import StoreUnavailable
 from bot.practice.slack_faults import FaultPlan
 from bot.practice.workspace import ALICE
 from tests.support.replicas import NAME, loading, replicas, watch_over
@@ -53,6 +56,33 @@ async def test_while_slack_does_not_tell_nothing_is_begun(own_redis: RedisServer
         await every.until(lambda: first.startups.barred)
         every.workspace.slack.faults.clear()
         await every.until(lambda: not first.startups.barred, within=60)
+
+
+@pytest.mark.parametrize("call", ["enqueue", "take"])
+async def test_a_redis_that_fails_amid_the_search_leaves_nothing_lost(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    async with replicas(redis_url=own_redis.url) as every:
+        every.workspace.slack.rates.limits = {}  # the pace of before was in Redis too
+        first, second = await every.start(), await every.start()
+        operation = await first.begin()
+        await every.until(lambda: loading(every))
+        await watch_over(every, second)
+        await first.die()
+        sound, failures = getattr(second.store, call), iter([True])
+
+        async def fail_once(*words: Any, **options: Any) -> Any:
+            if next(failures, False):
+                raise StoreUnavailable("Redis is full")
+            return await sound(*words, **options)
+
+        monkeypatch.setattr(second.store, call, fail_once)
+        own_redis.ask("FLUSHALL")
+        await every.until(lambda: operation in second.startups.running)
+        assert next(failures, False) is False
+        assert (await every.closed(second, operation)).verdict == "healthy"
+        assert not second.startups.barred
+        assert every.orders() == ["restart"]
 
 
 async def test_a_channel_that_may_not_be_read_hinders_nobody(own_redis: RedisServer) -> None:
