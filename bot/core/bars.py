@@ -22,6 +22,10 @@ _BLANKS = str.maketrans({"\0": " ", "\n": " "})
 _BAR = re.compile(r"/\S{1,16} \[(?:\d+:)?\d+:\d\d<[^\[\]\r\n]{0,200}+\]")
 # vLLM writes the process tag first and the bar's carriage return after it, so the redraw would hide the tag.
 _TAG = re.compile(r"(?:\([A-Za-z_][\w ]{0,80} pid=\d{1,10}\) ?)+")
+# The tag of a process right behind another's words, whose line was torn or lost its end. A colour is no word,
+# and neither is what a tool writes before each line: `[1,0]<stdout>:`, `kimi-1|`.
+_GLUED = re.compile(r"(?<!\s)(?<!\dm)(?=\([A-Za-z_][\w ]{0,80} pid=\d{1,10}\)(?: |\(|$))")
+_LEADS = frozenset("([|:>")
 
 
 def hides(text: str) -> bool:
@@ -57,6 +61,15 @@ def split_bar(text: str) -> tuple[str, ...]:
         return (text,)
     cuts = [0, *_borders(text), len(text)]
     return tuple(text[begin:end] for begin, end in pairwise(cuts))
+
+
+def split_glued(text: str) -> tuple[str, ...]:
+    """Parts what two processes wrote on one physical line; joined, the parts are `text` again."""
+    if text.count(" pid=") <= text.startswith("("):
+        return (text,)
+    first, starts = text.find(" pid="), (found.start() for found in _GLUED.finditer(text))
+    cuts = [at for at in starts if at and (at > first or text[at - 1] not in _LEADS)]
+    return tuple(text[begin:end] for begin, end in pairwise([0, *cuts, len(text)]))
 
 
 def _borders(text: str) -> list[int]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.core.bars import read_bar, split_bar
+from bot.core.bars import read_bar, split_bar, split_glued
 from bot.core.entries import read_text
 from bot.core.events import LogLine, Origin
 from bot.core.journal import Decoder
@@ -102,7 +102,7 @@ class Transcript:
         text, masked, block = self._redactor.redact_in(self._blocks.pop(row.stream, None), row.text)
         if block is not None:
             self._blocks[row.stream] = block
-        parts = split_bar(text)
+        parts = [part for piece in split_bar(text) for part in split_glued(piece)]
         if len(parts) == 1:
             return [self._line(row, text, masked)]
         return [self._line(row, part, part.count(MASK) if masked else 0) for part in parts]

@@ -492,3 +492,17 @@ def test_a_worker_whose_loop_ended_serves_no_more() -> None:
     assert outcome.state == "failed"
     assert outcome.cause is not None
     assert outcome.cause.id == "peer-lost"
+
+
+def test_a_log_whose_ends_of_lines_a_web_page_swallowed_is_read() -> None:
+    tag = "(APIServer pid=7) "
+    told = (
+        "Traceback (most recent call last):",
+        '  File "/x/vllm/entrypoints/cli/main.py", line 9, in main',
+        "huggingface_hub.errors.RepositoryNotFoundError: 401 Client Error.",
+    )
+    begun = f"{tag}INFO 05-29 23:49:01 [utils.py:2] non-default args: {{'model': 'm'}}\n"
+    outcome = run(begun + "".join(tag + each for each in told) + "\n")
+    assert (outcome.state, outcome.lines) == ("failed", 4)
+    assert outcome.cause is not None
+    assert outcome.cause.evidence[0] == told[-1]

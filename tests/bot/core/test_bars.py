@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.core.bars import read_bar, split_bar
+from bot.core.bars import read_bar, split_bar, split_glued
 
 EMPTY = "  0%|          | 0/23 [00:00<?, ?it/s]"
 HALF = "Capturing batches (bs=8 avail_mem=8.01 GB):  50%|#####     | 12/24 [00:05<00:05,  2.30it/s]"
@@ -65,6 +65,27 @@ def test_the_last_redraw_is_read(text: str, reading: str) -> None:
 )
 def test_a_bar_and_other_text_are_parted(parts: tuple[str, ...]) -> None:
     assert split_bar("".join(parts)) == parts
+
+
+CORE, WORKER = "(EngineCore_DP0 pid=7) INFO 05-29 23:49:47 [a.py:1] x", "(Worker TP1 pid=9) ERROR 05-29 y"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("",),
+        (CORE,),
+        (CORE, WORKER, "(APIServer pid=1)", CORE),
+        ("    raise ValueError()", WORKER),
+        ("(EngineCore pid=7) (Worker pid=9) nested",),
+        ("kimi-1|" + CORE,),
+        ("[1,0]<stdout>:" + CORE,),
+        ("\x1b[1;36m" + CORE,),
+        ("x.execute() (pid=3, ip=10.0.0.2)",),
+    ],
+)
+def test_what_two_processes_wrote_on_one_line_is_parted(parts: tuple[str, ...]) -> None:
+    assert split_glued("".join(parts)) == parts
 
 
 @settings(max_examples=100, deadline=None)
