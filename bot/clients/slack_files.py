@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -62,11 +63,14 @@ async def complete(
 
 async def _send(web: AsyncWebClient, url: str, content: bytes) -> None:
     timeout = web.timeout + len(content) / SLOWEST
+    body = io.BytesIO(
+        content
+    )  # sent in pieces: megabytes in one go would hold up the loop, of which aiohttp warns
     assure()
     with sending(SEND):
         async with (
             open_session(timeout=timeout, trust_env=web.trust_env_in_session) as session,
-            session.post(url, data=content, proxy=web.proxy, ssl=web.ssl or True) as answer,
+            session.post(url, data=body, proxy=web.proxy, ssl=web.ssl or True) as answer,
         ):
             status, headers = answer.status, answer.headers
     if status == TOO_MANY:

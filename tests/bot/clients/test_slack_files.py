@@ -89,7 +89,7 @@ def note() -> FileNote:
     return file
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"\xff\x00" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"x", b"\xff\x00" * 100_000, b"a line\n" * 1_000_000])
 async def test_the_three_steps_bring_every_byte(content: bytes) -> None:
     heard: list[str] = []
 
