@@ -47,6 +47,8 @@ class RedisServer:
             "--unixsocket": str(self.socket),
             "--dir": str(self.folder),
             "--appendonly": "yes",
+            # Synced each second, a write waits while the disk is busy with the last one, and a kill loses it.
+            "--appendfsync": "no",
             "--save": "",
             "--logfile": str(self.folder / "redis.log"),
         }
