@@ -45,7 +45,7 @@ async def ask_each(
     work = asyncio.create_task(ask_all())
     try:
         answered, _ = await asyncio.wait({work}, timeout=None if slow is None else SLOW_AFTER)
-        if slow is not None and not answered:
+        if slow is not None and not answered and silent:  # the last may have answered in this very moment
             with suppress(TimeoutError):
                 async with asyncio.timeout(_TELL_WITHIN):
                     await slow(tuple(dict.fromkeys(silent)), SLOW_AFTER)

@@ -48,6 +48,22 @@ async def test_of_hosts_that_answer_nothing_is_told() -> None:
     assert told == []
 
 
+async def test_who_answered_in_the_last_moment_is_not_told_to_be_silent() -> None:
+    """the last host answers | the time is up | what all answered comes together"""
+    async with backstage(configured(host=None, unit=None, members=MEMBERS)) as stage:
+        told, loop = Told(), asyncio.get_running_loop()
+
+        async def ask(link: Link) -> str:
+            answered: asyncio.Future[str] = loop.create_future()
+            # So near that both are due in one turn of the loop, this one first.
+            loop.call_at(began + SLOW_AFTER - 1e-12, answered.set_result, link.unit)
+            return await answered
+
+        began = now()
+        assert await ask_each(links_of(stage), ask, slow=told) == ["node0.service", "node1.service"]
+    assert told == []
+
+
 async def test_a_host_that_keeps_silent_is_told_once_and_asked_on() -> None:
     async with backstage(configured(host=None, unit=None, members=MEMBERS)) as stage:
         told, asked = Told(), list[str]()
