@@ -200,7 +200,7 @@ async def test_a_file_is_sent_once_for_each_time_it_is_asked_for(redis_url: str)
         for _ in range(2):
             await desk.export(plan.incident, by=ALICE, channel=ChannelId(CHANNEL), thread_ts=None, token="t1")
         await until(lambda: len(room.slack.files) == 1)
-        await room.ground.outbox.drain(5)
+        await room.ground.outbox.drain(60)
         [file] = room.slack.files.values()
         assert b"# kimi" in file.content
         gone = await desk.export(

@@ -34,7 +34,7 @@ GAP = "Redis came back empty"
 async def lose(room: Watchmen, ours: Incidents) -> Ground:
     """The process ends, Redis is emptied, and the next process begins."""
     await ours.hand_over()
-    await room.ground.outbox.drain(5)
+    await room.ground.outbox.drain(60)
     await room.ground.store.leases.close()
     await room.ground.store.link.ask(room.ground.store.link.redis.flushall())
     return await room.another()

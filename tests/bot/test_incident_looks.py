@@ -134,6 +134,6 @@ async def test_the_thread_of_a_host_links_what_starts_on_it_again_once(redis_url
         await until(lambda: any("Starting again" in text for text in room.thread(room.roots()[0])))
         for _ in range(3):
             await running._turn(ticked=True)
-        assert await room.ground.outbox.drain(5)
+        assert await room.ground.outbox.drain(60)
         assert sum("Starting again" in text for text in room.thread(room.roots()[0])) == 1
         assert any(f"<{LINK}|its thread>" in text for text in room.thread(room.roots()[0]))

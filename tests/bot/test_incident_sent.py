@@ -64,7 +64,7 @@ async def test_a_reply_that_waited_is_told_and_none_twice(redis_url: str) -> Non
         await until(lambda: any("acknowledged" in text for text in room.thread(room.roots()[0])))
         running = ours.running[plan.incident]
         await until(lambda: running.ledger.address is not None)
-        assert await room.ground.outbox.drain(5)
+        assert await room.ground.outbox.drain(60)
         room.slack.faults.add(POST, FaultPlan.status(500), times=None)
         queued = len(running.ledger.sent._queued)
         running._hear(Recovered(room.ground.clock.now()))
@@ -73,7 +73,7 @@ async def test_a_reply_that_waited_is_told_and_none_twice(redis_url: str) -> Non
         room.slack.faults.clear()
         await until(lambda: any("resolved" in text for text in room.thread(room.roots()[0])))
         await until(lambda: len(room.slack.files) == 1)
-        assert await room.ground.outbox.drain(5)
+        assert await room.ground.outbox.drain(60)
         told = room.thread(room.roots()[0])
         assert len(room.roots()) == 1
         assert sum("acknowledged" in text for text in told) == 1

@@ -58,7 +58,7 @@ async def test_a_stop_is_told_once(redis_url: str) -> None:
         for _ in range(2):
             await act.carry(STOPPED, "name")
         await until(lambda: len(room.roots()) == 1)
-        await room.ground.outbox.drain(5)
+        await room.ground.outbox.drain(60)
         assert len(room.roots()) == 1
         assert "stopped" in room.roots()[0].plain
 
