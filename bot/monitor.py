@@ -2,7 +2,7 @@
 
 Each host has a lease, and one process watches all services that belong to it. While several live, each takes
 its fair share; a host that nobody has for two lease times anybody takes. A process that reaches none of its
-own hosts, while another sees some, leaves them to that one for a while.
+own hosts, while another sees some, leaves them to that one for a while, but for what nobody takes.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ _EVERY = 2.0  # real seconds between looks at who has which host
 _SOUND = 60.0  # real seconds after which a watch is held to do its work
 _CUT_OFF = 30.0  # real seconds that another process must have seen hosts while we see none
 _AWAY = 600.0  # real seconds for which we take no host then
+_FORSAKEN, _UNWANTED = (
+    2,
+    4,
+)  # lease times without a watch: then anybody takes a host; then who is away does too
 
 
 @dataclass(slots=True)
@@ -84,12 +88,13 @@ class Monitor:
                 await watching.write_anew()
         await self._leave_if_cut_off()
         share = math.ceil(len(self.hosts) / max(len(living), 1))
+        away = time.monotonic() < self._away_until
         for host in self.hosts:
-            if self._leaving or host in self.watching or time.monotonic() < self._away_until:
+            if self._leaving or host in self.watching:
                 continue
-            if len(self.watching) < share:
+            if len(self.watching) < share and not away:
                 await self._try(host)
-            elif await self._is_forsaken(host):
+            elif await self._is_forsaken(host, _UNWANTED if away else _FORSAKEN):
                 self._forsaken[host] = living
                 await self._try(host)
         for host in self._surplus(share, living):
@@ -122,13 +127,13 @@ class Monitor:
         loose = [host for host in self.watching if self._forsaken.get(host) != living]
         return loose[share:] if len(living) > 1 else []
 
-    async def _is_forsaken(self, host: HostName) -> bool:
+    async def _is_forsaken(self, host: HostName, times: float) -> bool:
         leases = self.ground.store.leases
         if await leases.is_owned(lease_name(host)):
             self._free_since.pop(host, None)
             return False
         since = self._free_since.setdefault(host, time.monotonic())
-        return time.monotonic() - since >= 2 * leases.seconds
+        return time.monotonic() - since >= times * leases.seconds
 
     async def _try(self, host: HostName) -> None:
         """One that cannot be watched, by a fault of ours, holds up no other; it is tried again ever later."""

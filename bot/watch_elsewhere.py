@@ -43,9 +43,11 @@ class Elsewhere:
         for host in self.hosts if _are_silent(own) else ():
             if host in own or (state := await self._read(host)) is None:
                 continue
-            theirs[host] = HostWatch(make_host_plan(self.ground, host, self.hosts[host]), state)
             seen = state.seen and state.sight is Sight.SEEN
-            reached = reached or (seen and await self.ground.store.leases.is_owned(lease_name(host)))
+            if seen and not await self.ground.store.leases.is_owned(lease_name(host)):
+                continue  # who saw it is no more, perhaps with the host
+            theirs[host] = HostWatch(make_host_plan(self.ground, host, self.hosts[host]), state)
+            reached = reached or seen
         self._theirs, self._reached = theirs, reached
 
     async def _read(self, host: HostName) -> HostState | None:

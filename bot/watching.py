@@ -56,7 +56,7 @@ class Watching:
         *,
         neighbours: Callable[[], Mapping[HostName, HostWatch]] = dict,
     ) -> None:
-        """`neighbours`: the watches over all hosts of this process."""
+        """`neighbours`: the watches over all hosts, of this process and as far as is known of others."""
         self.ground = ground
         self.watches = watches
         self.host = host

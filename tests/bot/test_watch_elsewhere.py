@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 from bot import monitor as monitors
 from bot.clients.ssh import Host
+from bot.clients.store_watches import Watched
 from bot.core.events import HostName, ServiceName
 from bot.core.incident_events import Recovered
 from bot.core.incident_state import SignKind
 from bot.core.monitor_events import OpenIncident, TellIncident
 from bot.core.monitor_state import Sight
 from bot.monitor import Monitor
+from bot.watch_elsewhere import Elsewhere
+from bot.watch_plans import HOST_STATE
 from tests.support.black_hole import black_hole
 from tests.support.waiting import until
 from tests.support.watch_duty import Orders
@@ -142,6 +145,10 @@ async def test_what_one_process_does_not_reach_another_looks_at(
             assert other.sights() == [Sight.SEEN] * 4
             assert opened(orders) == [plan]
             assert lost.monitor.watching == {}  # it stays away
+            monkeypatch.setattr(monitors, "_UNWANTED", 0.1)  # lease times
+            await other.monitor.hand_over()
+            await other.ground.store.leases.close()
+            await share_until([lost], lambda: len(lost.monitor.watching) == 4)  # but for what nobody has
 
 
 async def test_what_no_process_reaches_is_told_once(redis_url: str) -> None:
@@ -161,3 +168,28 @@ async def test_what_no_process_reaches_is_told_once(redis_url: str) -> None:
                 await share_until(processes, lambda: True)
             assert [plan.signs[0].kind for plan in opened(orders)] == [SignKind.NETWORK]
             assert all(len(process.monitor.watching) == 2 for process in processes)  # nobody sees more
+
+
+async def test_what_was_seen_by_who_is_no_more_has_no_say(redis_url: str) -> None:
+    async with (
+        watchmen(redis_url, speed=5, lease=5.0) as room,
+        black_hole(door(room)) as ours,
+        black_hole(door(room)) as theirs,
+        two(room, Orders(), ours, theirs) as (process, other),
+    ):
+        for each in (process, other):
+            await each.monitor.hand_over()
+        own = {host: each.host_watch for host, each in process.monitor.watching.items()}
+        for watch in own.values():
+            watch.state.failing_since = room.ground.clock.now()
+        gone, seen = other.monitor.watching.items()
+        state = replace(gone[1].host_watch.state, sight=Sight.GONE)
+        await other.monitor.watches.write(
+            gone[1].lease, None, Watched(state=HOST_STATE.dump_json(state).decode())
+        )
+        elsewhere = Elsewhere(process.ground, process.monitor.watches, process.monitor.hosts)
+        await elsewhere.look(own)
+        assert elsewhere.beside(own) == own  # the other process still has one that it sees
+        await other.ground.store.leases.let_go(seen[1].lease)
+        await elsewhere.look(own)
+        assert elsewhere.beside(own).keys() == {*own, gone[0]}
