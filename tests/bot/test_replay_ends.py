@@ -44,6 +44,7 @@ def test_death_without_a_traceback_is_failure(end: str) -> None:
         ("Process finished with exit code 139 (interrupted by signal 11: SIGSEGV)", "segfault"),
         ("Floating point exception (core dumped)", "fatal-signal"),
         ("*** SIGSEGV received at time=1742 on cpu 3 ***", "segfault"),
+        ("*** SIGSEGV (@0x0) received by PID 7 (TID 0x7f) from PID 0; stack trace: ***", "segfault"),
         ("      Reason:       OOMKilled", "memory-limit"),
         ("Back-off restarting failed container kimi in pod kimi-0", "restart-loop"),
         ("(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM)", "host-out-of-memory"),
@@ -79,6 +80,18 @@ def test_what_else_a_script_ends_is_its_own_affair() -> None:
     assert (
         run(log.bare("/start.sh: line 4:    42 Terminated              nvidia-smi dmon")).state == "starting"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "*** SIGTERM received at time=1742 on cpu 3 ***",
+        'OCI runtime exec failed: exec failed: exec: "curl": executable file not found in $PATH: unknown',
+    ],
+)
+def test_what_ends_beside_the_engine_ends_no_start(line: str) -> None:
+    log = journal().launched().connected().loading().bars(upto=2).bare(line)
+    assert run(log.bars().loaded()).state == "starting"
 
 
 @pytest.mark.parametrize(
