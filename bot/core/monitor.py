@@ -183,7 +183,7 @@ class Watch:
         """What a person said, or who found an incident."""
         match event:
             case Muted() | Unmuted():
-                told = take_mute(self._turn.state, event)
+                told = take_mute(self._turn.state, event, now)
                 if told is not None and self._turn.state.severity is not None:
                     tell(self._turn, told)
             case IncidentClosed():

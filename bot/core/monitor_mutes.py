@@ -14,20 +14,23 @@ from bot.core.monitor_state import Mute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from bot.core.monitor_state import WatchState
 
 
-def take_mute(state: WatchState, event: Muted | Unmuted) -> IncidentMuted | IncidentUnmuted | None:
-    """What the incident that is open is told of it."""
+def take_mute(
+    state: WatchState, event: Muted | Unmuted, now: datetime
+) -> IncidentMuted | IncidentUnmuted | None:
+    """What the incident that is open is told of it. One that ended beneath another comes back no more."""
     before = state.mute
     match event:
         case Muted():
             said = Mute(event.until, event.by, event.reason, event.host)
             others = [each for each in mutes_of(state) if each.host != event.host]
-            _lay(state, [*others, said])
+            _lay(state, [*others, said], now)
         case Unmuted():
-            _lay(state, [each for each in mutes_of(state) if event.host not in {None, each.host}])
+            _lay(state, [each for each in mutes_of(state) if event.host not in {None, each.host}], now)
         case _:
             assert_never(event)
     if state.mute == before:
@@ -38,7 +41,7 @@ def take_mute(state: WatchState, event: Muted | Unmuted) -> IncidentMuted | Inci
 
 
 def mutes_of(state: WatchState) -> list[Mute]:
-    """All that hold, the longest first."""
+    """All that were said, the longest first; of those behind it some may have ended."""
     return [] if state.mute is None else [state.mute, *state.beneath]
 
 
@@ -47,7 +50,8 @@ def end_mutes(state: WatchState) -> None:
     state.mute, state.beneath = None, []
 
 
-def _lay(state: WatchState, mutes: Iterable[Mute]) -> None:
+def _lay(state: WatchState, mutes: Iterable[Mute], now: datetime) -> None:
     """Of two that end together the service's own is what people are told of."""
-    laid = sorted(mutes, key=lambda each: (each.until, each.host is None), reverse=True)
+    lasting = (each for each in mutes if each.until > now)
+    laid = sorted(lasting, key=lambda each: (each.until, each.host is None), reverse=True)
     state.mute, state.beneath = (laid[0], laid[1:]) if laid else (None, [])

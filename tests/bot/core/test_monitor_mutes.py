@@ -89,3 +89,17 @@ def test_the_thread_hears_of_each_change_of_what_holds_and_of_no_other() -> None
     assert room.told(IncidentUnmuted) == []
     room.tell(Unmuted(WHO))
     assert len(room.told(IncidentUnmuted)) == 1
+
+
+def test_one_that_ended_beneath_another_does_not_come_back() -> None:
+    room = Room()
+    room.serve()
+    room.probe = BUSY
+    room.look(3)
+    muted(room, 1, "own")
+    muted(room, 8, "host", room.plan.host)
+    room.pass_time(2 * 3600)
+    room.tell(Unmuted(WHO, room.plan.host))
+    assert [each.reason for each in room.told(IncidentMuted)] == ["own", "host"]
+    assert [each.by for each in room.told(IncidentUnmuted)] == [WHO]
+    assert held(room) == []
