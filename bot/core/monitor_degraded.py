@@ -155,9 +155,8 @@ def note_missed(turn: WatchTurn, doubt: str, sight: Sight, now: datetime) -> Non
     within = turn.plan.every * _LOSSY_LOOKS
     state.missed = [*(at for at in state.missed if now - at < within), now]
     if len(state.missed) > max(_LOSSY, turn.plan.failures):
-        told = (
-            f"{len(state.missed)} checks failed within {spell_duration(within)}, though not in a row: {doubt}"
-        )
+        often = f"{len(state.missed)} checks went wrong within {spell_duration(within)}"
+        told = f"{often}, though not in a row: {doubt}"
         ail(turn, Sign(SignKind.PROBE, now, told), now)
 
 

@@ -225,7 +225,7 @@ def test_checks_that_fail_over_and_over_and_never_in_a_row_are_degraded(
     for opened in room.ordered(OpenIncident):
         assert opened.plan.severity is Severity.DEGRADED
         assert opened.plan.signs[0].sentence == (
-            "7 checks failed within 5m, though not in a row: /health answers 503"
+            "7 checks went wrong within 5m, though not in a row: /health answers 503"
         )
     room.look(int(CALM / room.plan.every) + 2)
     assert len(room.told(Recovered)) == told
