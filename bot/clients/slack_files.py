@@ -63,9 +63,8 @@ async def complete(
 
 async def _send(web: AsyncWebClient, url: str, content: bytes) -> None:
     timeout = web.timeout + len(content) / SLOWEST
-    body = io.BytesIO(
-        content
-    )  # sent in pieces: megabytes in one go would hold up the loop, of which aiohttp warns
+    # In pieces: megabytes in one go would hold up the loop, of which aiohttp warns.
+    body = io.BytesIO(content)
     assure()
     with sending(SEND):
         async with (
