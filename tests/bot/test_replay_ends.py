@@ -86,6 +86,7 @@ def test_what_else_a_script_ends_is_its_own_affair() -> None:
     "line",
     [
         "*** SIGTERM received at time=1742 on cpu 3 ***",
+        "(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM)",
         'OCI runtime exec failed: exec failed: exec: "curl": executable file not found in $PATH: unknown',
     ],
 )
