@@ -94,6 +94,7 @@ class Running:
     _leaving: bool = False
     _heard: int = 0  # mail in the state that is not noted yet
     _noted_at: float = 0.0
+    _shown_at: float = 0.0
     _task: asyncio.Task[Any] | None = None
     _saver: asyncio.Task[None] | None = None
 
@@ -312,7 +313,7 @@ class Running:
     async def _depart(self) -> None:
         """Take what has come already, the answer to an order above all; the rest is for the next process."""
         await self.crew.wait(_ORDER, within=_ORDER_AT_LEAVE)
-        self._noted_at = float("-inf")  # to the last position
+        self._noted_at = self._shown_at = float("-inf")  # to the last position
         self._note(self._handle(self._take_waiting()))
 
     # What the core orders.
@@ -345,9 +346,14 @@ class Running:
     def _note(self, actions: Sequence[Action]) -> int:
         """The number under which it will be saved."""
         now = asyncio.get_running_loop().time()
-        if not self._heard and now - self._noted_at < _wait_of(actions, self.ground.tallies.running):
+        shows = any(isinstance(action, EditRoot) for action in actions)
+        # What shows nothing, as an order to probe each second, must not put the present off for ever.
+        since = self._shown_at if shows else self._noted_at
+        if not self._heard and now - since < _wait_of(actions, self.ground.tallies.running):
             return 0  # the next tick shows a newer present
         self._noted_at = now
+        if shows:
+            self._shown_at = now
         for action in actions:
             self.ground.tallies.note(action)
             if isinstance(action, UploadTail | UploadStacks):

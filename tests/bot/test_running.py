@@ -6,13 +6,13 @@ import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from bot.baselines import USUAL
-from bot.core.actions import EditRoot, Noticed, Pace, PostReply
+from bot.core.actions import EditRoot, Noticed, Pace, PostReply, ProbeNow
 from bot.core.events import PhaseId, SmokeResult, UnitName, Verb
 from bot.core.journal import Decoder
 from bot.errors import CommandTimedOut, HostError, HostUnreachable, PermissionRefused
@@ -33,6 +33,11 @@ from tests.support.carriers import (
 )
 from tests.support.journal_entries import make_cursor, make_entry, write_entries
 from tests.support.memory_store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bot.clients.records import Outgoing
 
 pytestmark = pytest.mark.looptime
 END = (
@@ -308,6 +313,31 @@ async def test_the_present_is_kept_for_who_meets_a_held_service() -> None:
             2, "Loading safetensors checkpoint shards:  19% Completed | 12/64 [00:12<00:09,  2.50it/s]"
         )
         await stage.until(lambda: stage.saved(running).headline == "loading weights, 12 of 64 shards")
+
+
+async def test_what_is_written_down_without_a_present_does_not_put_the_present_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A port that answers is asked again and again: that order alone came before the two seconds were over."""
+    shown = 0
+    enqueue = MemoryStore.enqueue
+
+    async def count(store: MemoryStore, outgoing: Sequence[Outgoing], *given: Any) -> None:
+        nonlocal shown
+        shown += any(message.kind == "edit" for message in outgoing)
+        await enqueue(store, outgoing, *given)
+
+    async with backstage() as stage:
+        stage.probe.answer = CLOSED
+        running = await stage.begin()
+        await stage.until(lambda: stage.host.follows and stage.host.orders)
+        stage.host.say(1, BEGIN)
+        await asyncio.sleep(5)
+        monkeypatch.setattr(MemoryStore, "enqueue", count)
+        for _ in range(60):
+            running._note([ProbeNow()])
+            await asyncio.sleep(0.5)
+    assert 8 <= shown <= 20
 
 
 @pytest.mark.parametrize(("beside", "most"), [(1, 35), (100, 8)])
