@@ -16,6 +16,7 @@ _HOUR = 3600
 _DAY = 86400
 _NEARLY_AN_HOUR = 55
 _SHORT = 1.0  # seconds; below this a tenth matters
+_NOTHING = 0.05  # rounds to no tenth
 _MOST_RANKS = 4
 
 
@@ -103,8 +104,8 @@ _DONE_VERB: dict[Verb, str] = {
 def spell_duration(span: timedelta) -> str:
     """Exact and short: `0.4s`, `14s`, `5m`, `5m04s`, `1h02m`, `2d03h`; never negative."""
     exact = max(span.total_seconds(), 0.0)
-    if 0 < exact < _SHORT:
-        return f"{exact:.1f}s" if exact < _SHORT - 0.05 else "1s"
+    if _NOTHING <= exact < _SHORT - _NOTHING:
+        return f"{exact:.1f}s"
     seconds = round(exact)
     if seconds < _MINUTE:
         return f"{seconds}s"
