@@ -79,7 +79,9 @@ def make_parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", metavar="F", help="the configuration, else $KIMI_CONFIG")
+    parser.add_argument(
+        "--config", metavar="F", help="the configuration, else $KIMI_CONFIG, else /etc/kimi/kimi.toml"
+    )
 
 
 def _path(options: argparse.Namespace) -> Path:
