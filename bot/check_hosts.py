@@ -65,7 +65,7 @@ async def _host(name: str, host: Host, *, scope: str) -> tuple[Finding, _Reached
         if isinstance(error, (HostUnreachable, CommandTimedOut)):
             barred = f"not looked at: {name} did not answer"
         elif isinstance(error, (HostKeyRejected, LoginRefused)):
-            barred = f"not looked at: {name} did not let kimi in"
+            barred = f"not looked at: kimi did not get into {name}"
         return Finding(subject, good=False, words=str(error)), _Reached(host, barred)
     return Finding(subject, good=True, words="key and login accepted, journal readable"), _Reached(host)
 

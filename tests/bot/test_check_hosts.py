@@ -131,7 +131,7 @@ async def test_of_a_host_that_does_not_answer_its_own_row_says_why_and_the_other
         made.more = made.more.replace(str(made.host.identity_file), str(strange_key(tmp_path)))
         wrong = await made.wrong()
         assert "key" in wrong.pop("host llm-three")
-        assert set(wrong.values()) == {"not looked at: llm-three did not let kimi in"}
+        assert set(wrong.values()) == {"not looked at: kimi did not get into llm-three"}
 
 
 async def test_hosts_that_are_gone_are_waited_for_side_by_side(
