@@ -318,7 +318,7 @@ async def test_the_present_is_kept_for_who_meets_a_held_service() -> None:
 async def test_what_is_written_down_without_a_present_does_not_put_the_present_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A port that answers is asked again and again: that order alone came before the two seconds were over."""
+    """A port that answers is asked again and again: that order alone came within the two seconds."""
     shown = 0
     enqueue = MemoryStore.enqueue
 
