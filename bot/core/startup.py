@@ -14,8 +14,8 @@ A startup has one life line per member (a unit on a host) and one proof for the 
 * **Start.** A new InvocationID, from a unit's state or from a line, ends the old run. Only lines of the new
   one reach the tracker and the suspects; the old run's count for stopping. See `startup_members`.
 * **Proof.** See `readiness` and `startup_proof`. A line that says ready orders a probe at once. With unit,
-  socket, health and model proven, the smoke test runs once and `stable_for` counts; both done and all still
-  true: healthy. What stops being true sets the count back.
+  socket, health and model proven, the smoke test runs once; `stable_for` later, all still true: healthy. What
+  stops being true sets the count back.
 * **Fall.** See `startup_end`. Evidence of failure does not end it at once: for up to ten seconds the rest of
   the story may come (the first root error, systemd's result, a crash behind a failed smoke test), less when
   systemd has said how the unit ended. Then: failed. What proves at once that nothing can come of it (a verb

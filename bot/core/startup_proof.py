@@ -90,6 +90,7 @@ def take_smoke(turn: Turn, result: SmokeResult, now: datetime) -> None:
     at = host_now(turn.state, now)
     turn.end_phase(PhaseId.SMOKE, at, now)
     if result.passed:
+        proof.since = now if proof.since is not None else None  # a first request may be what it dies of later
         turn.begin_phase(PhaseId.READY, at, now)
         return
     sentence = f"the smoke test failed: {result.error or 'no reason was given'}"

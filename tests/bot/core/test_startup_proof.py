@@ -55,14 +55,19 @@ def test_healthy_comes_with_the_end_of_the_hold() -> None:
     assert run.verdict.smoke == PASSED
 
 
-def test_healthy_comes_with_the_smoke_test_where_that_takes_longer() -> None:
-    run = ready_run(stable_for=timedelta(seconds=2))
+def test_what_must_hold_holds_from_the_smoke_test_on() -> None:
+    """The graph path runs first for a request: an engine may die of it, and not at once."""
+    run = ready_run(stable_for=timedelta(seconds=10))
     run.smoke = None
     run.say_ready()
     run.wait(50)
-    assert run.startup.verdict is None
     run.tell(SmokeFinished(PASSED))
+    passed = run.now
+    run.wait(9)
+    assert run.startup.verdict is None
+    run.wait_for_verdict()
     assert run.startup.verdict is Verdict.HEALTHY
+    assert run.now - passed == timedelta(seconds=10)
     assert run.startup.state.ended == run.now
 
 
