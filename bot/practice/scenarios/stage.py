@@ -93,7 +93,7 @@ class Stage:
         process.ranks.update(self.pids)
         process.meter.gpus = ranks
         self._stray = stray
-        self._clock = clock
+        self.clock = clock
         self._cgroup = cgroup
         self._at: datetime | None = None
 
@@ -103,7 +103,7 @@ class Stage:
     def now(self) -> datetime:
         """Where the script stands: a machine that is late lets no phase last longer or shorter."""
         if self._at is None:
-            self._at = self._clock.now()
+            self._at = self.clock.now()
         return self._at
 
     async def wait(self, seconds: float) -> None:
@@ -125,7 +125,7 @@ class Stage:
         raise AssertionError
 
     async def _until(self, due: datetime) -> None:
-        await asyncio.sleep(max(0.0, self._clock.real(due - self._clock.now())))
+        await asyncio.sleep(max(0.0, self.clock.real(due - self.clock.now())))
         self._at = due
 
     # -- speech --------------------------------------------------------------------------------
@@ -199,8 +199,8 @@ class Stage:
 
     def _note_access(self, line: str) -> None:
         """Whoever asks comes when he likes, not where the script stands."""
-        text = log.stamp(self._clock.now(), MAIN) + line + "\n"
-        self.process.write(text.encode(), pid=self.process.pid, comm="python", at=self._clock.now())
+        text = log.stamp(self.clock.now(), MAIN) + line + "\n"
+        self.process.write(text.encode(), pid=self.process.pid, comm="python", at=self.clock.now())
 
     async def occupy_port(self) -> None:
         """A stray process of an earlier run takes the port, and answers as if all were well."""
