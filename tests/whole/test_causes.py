@@ -83,9 +83,9 @@ async def test_a_users_unit_that_dies_is_explained_too() -> None:
 async def test_a_unit_that_writes_to_a_file_is_followed_there_through_rotation() -> None:
     async with practise("healthy", speed=60, service={"log_file": "/var/log/kimi.log"}) as practice:
         root = await practice.begin()
-        await practice.reply(root, "Ranks connected")
         log = practice.workspace.host.log
         assert log is not None
+        await practice.until(lambda _: "Load weight begin" in log.text)
         log.rotate()
         assert (await practice.verdict()).verdict == "healthy"
         replies = practice.replies(root)
@@ -118,10 +118,10 @@ async def test_a_log_file_that_may_not_be_read_is_told_at_once() -> None:
 async def test_a_log_file_is_taken_up_where_it_stood_after_a_crash() -> None:
     async with practise("healthy", speed=60, service={"log_file": "/var/log/kimi.log"}) as practice:
         root = await practice.begin()
-        await practice.reply(root, "Ranks connected")
-        await practice.app.close()
         log = practice.workspace.host.log
         assert log is not None
+        await practice.until(lambda _: "Load weight begin" in log.text)
+        await practice.app.close()
         log.rotate()
         practice.app = await practice.workspace.start_app()
         assert (await practice.verdict()).verdict == "healthy"
