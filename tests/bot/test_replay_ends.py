@@ -75,11 +75,11 @@ def test_who_else_tells_of_death(end: str, cause: str) -> None:
     assert outcome.cause.id == cause
 
 
-def test_what_else_a_script_ends_is_its_own_affair() -> None:
+@pytest.mark.parametrize("command", ["nvidia-smi dmon", "python3 -m http.server 30000"])
+def test_what_else_a_script_ends_is_its_own_affair(command: str) -> None:
     log = journal().launched().connected().loading().bars(upto=2)
-    assert (
-        run(log.bare("/start.sh: line 4:    42 Terminated              nvidia-smi dmon")).state == "starting"
-    )
+    told = log.bare(f"/start.sh: line 4:    42 Terminated              {command}")
+    assert run(told).state == "starting"
 
 
 @pytest.mark.parametrize(
