@@ -40,10 +40,8 @@ _EVERY = 2.0  # real seconds between looks at who has which host
 _SOUND = 60.0  # real seconds after which a watch is held to do its work
 _CUT_OFF = 30.0  # real seconds that another process must have seen hosts while we see none
 _AWAY = 600.0  # real seconds for which we take no host then
-_FORSAKEN, _UNWANTED = (
-    2,
-    4,
-)  # lease times without a watch: then anybody takes a host; then who is away does too
+_FORSAKEN = 2  # lease times without a watch, then anybody takes a host
+_UNWANTED = 4  # lease times without a watch, then who is away does too
 
 
 @dataclass(slots=True)
